@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Set up, run and test labs of guests that share a vroce RDMA network."""
