@@ -10,11 +10,11 @@ import argparse
 import signal
 import sys
 
-from . import setup
+from . import capture, lab, monitor, pair, setup, shell
 from .util import Interrupted, UserError, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
-MODULES = (setup,)
+MODULES = (setup, lab, shell, pair, capture, monitor)
 
 
 def make_parser():

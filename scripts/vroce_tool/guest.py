@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One guest: the QEMU command that boots it, and the ssh way into it."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from . import wire
+from .qmp import QMP
+from .util import REPO, UserError
+
+CARD = "card"       # the guest has the vroce card
+RXE = "rxe"         # the guest has a virtio NIC and soft-RoCE on it
+
+# Where the shares are mounted in a guest.
+SHARES = {"vroce": "/vroce", "artifacts": "/artifacts"}
+SCRIPTS = "/vroce/scripts/vroce_tool/in_guest"
+
+
+def choose_accel(wanted):
+    """'kvm' or 'tcg' for auto, tcg or kvm.
+
+    On a nested hypervisor /dev/kvm may open, and even create a machine, where
+    a guest then hangs at its first instruction: the processor flag tells.
+    """
+    if wanted == "tcg":
+        return "tcg"
+    reason = None
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        reason = f"/dev/kvm: {error.strerror}"
+    if wanted == "kvm":
+        if reason:
+            raise UserError(f"--accel kvm is not possible here: {reason}; "
+                            "use --accel tcg")
+        return "kvm"
+    flags = Path("/proc/cpuinfo").read_text().split()
+    return "kvm" if not reason and {"vmx", "svm"} & set(flags) else "tcg"
+
+
+class Guest:
+    """A guest of a lab; number counts from 1.
+
+    folder holds the lab's sockets, logs its log files.  ssh_port is known once
+    QEMU runs; ssh is the folder with the key that the guest's root accepts
+    (id_ed25519) and the guest's host key (known_hosts).
+    """
+
+    def __init__(self, number, mode, folder, logs, ssh_port=None, ssh=None):
+        self.number = number
+        self.mode = mode
+        self.folder = Path(folder)
+        self.logs = Path(logs)
+        self.ssh_port = ssh_port
+        self.ssh = ssh
+
+    @property
+    def name(self):
+        return f"guest{self.number}"
+
+    @property
+    def ipv4(self):
+        return wire.ipv4(self.number)
+
+    @property
+    def ipv6(self):
+        return wire.ipv6(self.number)
+
+    def path(self, name):
+        """Where this guest's socket of that name is."""
+        return self.folder / f"{self.number}-{name}"
+
+    def log(self, name):
+        """Where this guest's log of that name is: console, qemu, ready."""
+        return self.logs / f"{self.number}-{name}.log"
+
+    # ------------------------------------------------------------ starting
+
+    def qemu_command(self, options, artifacts, netdev):
+        """The words of the QEMU command; options as `vroce up` has them."""
+        memory = f"{options.memory}M"
+        command = [artifacts.qemu]
+        for folder in artifacts.firmware_dirs:
+            command += ["-L", folder]
+        command += [
+            "-name", f"vroce-{options.lab}-{self.number}",
+            "-nodefaults", "-no-user-config", "-display", "none",
+            "-machine", "q35,memory-backend=ram,usb=off,vmport=off",
+            "-object", f"memory-backend-memfd,id=ram,size={memory},share=on",
+            "-m", memory, "-smp", str(options.cpus)]
+        if options.accel == "kvm":
+            command += ["-accel", "kvm", "-cpu", "host"]
+        else:
+            command += ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        command += self._boot(options, artifacts)
+        command += self._nics(options, netdev)
+        command += self._shares(artifacts)
+        command += self._channels(options)
+        return [str(word) for word in command + (options.qemu_arg or [])]
+
+    def _boot(self, options, artifacts):
+        # images/README.md says what the guest makes of these words.
+        mac = wire.mac(self.number)
+        append = ["console=ttyS0", "loglevel=5", f"vroce.guest={self.number}",
+                  f"vroce.net={mac},{self.ipv4}/24,{self.ipv6}/64,"
+                  f"mtu={wire.MTU}"]
+        if self.mode == RXE:
+            append += [f"vroce.rxe={mac}", "vroce.module=0"]
+        append += options.append or []
+        return ["-kernel", artifacts.kernel, "-initrd", artifacts.initrd,
+                "-append", " ".join(append),
+                "-drive", "if=none,id=root,format=raw,snapshot=on,file="
+                + _escape(artifacts.image),
+                "-device", "virtio-blk-pci,drive=root",
+                "-device", "virtio-rng-pci"]
+
+    def _nics(self, options, netdev):
+        words = ["-netdev", "user,id=management,hostfwd=tcp:127.0.0.1:0-:22",
+                 "-device", "virtio-net-pci,netdev=management,romfile=,mac="
+                 + wire.management_mac(self.number),
+                 "-netdev", netdev]
+        mac = wire.mac(self.number)
+        if self.mode == RXE:
+            words += ["-device", "virtio-net-pci,netdev=wire,romfile=,"
+                      f"host_mtu={wire.MTU},mac={mac}"]
+        else:
+            properties = "".join(f",{word}" for word in options.card or [])
+            words += ["-device", "pcie-root-port,id=port,chassis=1,slot=1",
+                      "-device", "vroce,id=card,bus=port,netdev=wire,"
+                      f"mac={mac}{properties}"]
+        if self.number == 1 and options.snaplen:
+            # Every frame of the wire passes guest 1's end of it.
+            words += ["-object", "filter-dump,id=capture,netdev=wire,"
+                      f"maxlen={options.snaplen},file="
+                      + _escape(self.logs / "wire.pcap")]
+        return words
+
+    @staticmethod
+    def _shares(artifacts):
+        words = []
+        for tag, folder, access in (("vroce", REPO, "readonly=on"),
+                                    ("artifacts", artifacts.artifacts,
+                                     "readonly=off")):
+            words += ["-fsdev", f"local,id={tag},security_model=none,{access},"
+                      f"multidevs=remap,path={_escape(folder)}",
+                      "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+        return words
+
+    def _channels(self, options):
+        words = ["-device", "virtio-serial-pci",
+                 "-chardev", f"file,id=ready,path={_escape(self.log('ready'))}",
+                 "-device", "virtserialport,chardev=ready,name=vroce.ready",
+                 "-chardev", "socket,id=console,server=on,wait=off,"
+                 f"path={_escape(self.path('console.sock'))},"
+                 f"logfile={_escape(self.log('console'))}",
+                 "-serial", "chardev:console"]
+        for name in ("qmp", "monitor"):
+            words += ["-qmp", "unix:server=on,wait=off,path="
+                      + _escape(self.path(f"{name}.sock"))]
+        words += ["-d", "guest_errors", "-D", self.log("device")]
+        for pattern in options.trace or []:
+            words += ["-trace", _escape(pattern)]
+        return words
+
+    # ------------------------------------------------------------- talking
+
+    def qmp(self):
+        """A connection to this guest's QEMU, for the tool's own use."""
+        return QMP(self.path("qmp.sock"))
+
+    def find_ssh_port(self):
+        """The port of 127.0.0.1 that slirp chose for the guest's port 22."""
+        with self.qmp() as qmp:
+            for line in qmp.human("info usernet").splitlines():
+                words = line.split()
+                if words and words[0] == "TCP[HOST_FORWARD]":
+                    return int(words[3])
+        raise UserError(f"QEMU of guest {self.number} forwards no port for ssh")
+
+    def ssh_command(self, command=None, tty=False):
+        """The words that run a shell command line, or a shell, in the guest."""
+        words = ["ssh", "-F", "none", "-p", str(self.ssh_port),
+                 "-i", f"{self.ssh}/id_ed25519"]
+        for option in ("IdentitiesOnly=yes", "LogLevel=ERROR",
+                       f"UserKnownHostsFile={self.ssh}/known_hosts",
+                       "HostKeyAlias=vroce-guest",
+                       "StrictHostKeyChecking=yes", "ConnectTimeout=20",
+                       "Ciphers=chacha20-poly1305@openssh.com",
+                       "ControlMaster=auto", "ControlPersist=yes",
+                       f"ControlPath={self.path('ssh')}"):
+            words += ["-o", option]
+        words += ["-t" if tty else "-T", "root@127.0.0.1"]
+        return words + ([command] if command is not None else [])
+
+    def connect(self):
+        """Open the connection that later ssh commands share."""
+        # The master keeps its standard streams open: give it none of ours.
+        result = subprocess.run(self.ssh_command("true"), text=True,
+                                stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, check=False)
+        if result.returncode:
+            raise UserError(f"guest {self.number} does not let us in by ssh: "
+                            f"{result.stderr.strip() or result.returncode}")
+
+    def run(self, command, *, timeout=60, stdin="", check=True):
+        """Run a shell command line; returns subprocess's CompletedProcess.
+
+        Output is text, stdout and stderr apart.  With check, failure raises
+        UserError with the command's own message.
+        """
+        try:
+            result = subprocess.run(
+                self.ssh_command(command), input=stdin, capture_output=True,
+                text=True, errors="replace", timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"guest {self.number}: '{command}' did not end in "
+                            f"{timeout} s") from None
+        if check and result.returncode:
+            tail = (result.stderr.strip() or result.stdout.strip())[-2000:]
+            raise UserError(f"guest {self.number}: '{command}' failed (exit "
+                            f"status {result.returncode}): {tail}")
+        return result
+
+    def rdma(self):
+        """The RDMA device on the wire: {"dev": name, "gid": index, "netdev"}.
+
+        gid is the index of the RoCEv2 GID of the wire's IPv4 address.
+        """
+        result = self.run(f"{SCRIPTS}/rdma-info {wire.mac(self.number)} "
+                          f"{self.ipv4}")
+        return dict(word.split("=", 1) for word in result.stdout.split())
+
+
+def shell_words(words):
+    """One shell command line from a command's words: a single word is one."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def _escape(value):
+    """A value inside a comma-separated QEMU option."""
+    return str(value).replace(",", ",,")

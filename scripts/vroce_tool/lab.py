@@ -1,0 +1,532 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Labs: guests on one wire.  The commands `up`, `down` and `status`.
+
+A lab has a runtime folder with its sockets, description and lock, and a
+folder in the cache for its logs and capture, which may grow large.  The lock
+is held by the lab's supervisor (see supervise.py): a lab runs as long as its
+lock is held, whatever files a crash left.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import setup, wire
+from .guest import CARD, RXE, Guest, choose_accel
+from .oops import ConsoleWatch, console_tail
+from .supervise import start_time
+from .util import (Command, UserError, cache_dir, elapsed, remove_tree, say,
+                   step, write_atomic)
+
+DEFAULT_NAME = "default"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
+# A Unix socket's path has at most 107 bytes, and ssh adds a suffix of 17.
+MAX_FOLDER = 107 - 17 - len("/32-monitor.sock")
+STOP_SECONDS = 10
+
+
+# ------------------------------------------------------------------ folders
+
+def runtime_dir():
+    """Where the folders of the running labs are; private to this user."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(base) / "vroce" if base else Path(f"/tmp/vroce-{os.getuid()}")
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise UserError(f"cannot use {path} for running labs: "
+                        f"{error.strerror}; set XDG_RUNTIME_DIR to a folder "
+                        "of your own") from None
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise UserError(f"{path} belongs to another user; set XDG_RUNTIME_DIR "
+                        "to a folder of your own")
+    return path
+
+
+def lab_name(text):
+    """An argparse type: a lab's name, which becomes a folder's name."""
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no name for a lab: use a-z, 0-9, - and _, at most "
+            "31 characters, a letter or digit first")
+    return text
+
+
+def add_lab(parser):
+    parser.add_argument("--lab", metavar="NAME", type=lab_name,
+                        default=DEFAULT_NAME,
+                        help=f"which lab (default: {DEFAULT_NAME})")
+
+
+def add_guest(parser):
+    parser.add_argument("guest", metavar="G", type=int,
+                        help="which guest, counted from 1")
+
+
+class Lab:
+    """A lab that was started; state says what its supervisor wrote last."""
+
+    def __init__(self, name):
+        self.name = name
+        self.folder = runtime_dir() / name
+        self.logs = cache_dir() / "labs" / name
+        self.spec = {}
+
+    @classmethod
+    def find(cls, name):
+        """The lab of that name, running or ended; raises UserError."""
+        lab = cls(name)
+        if not lab.exists():
+            others = ", ".join(other.name for other in Lab.all()
+                               if other.running())
+            hint = f"; running: {others}" if others else ""
+            word = "" if name == DEFAULT_NAME else f" --lab {name}"
+            raise UserError(f"no lab '{name}' is running{hint}; start it with "
+                            f"'vroce up 2{word}'")
+        lab.read()
+        return lab
+
+    @classmethod
+    def load(cls, name):
+        """The running lab of that name; raises UserError when it is not."""
+        lab = cls.find(name)
+        if not lab.running():
+            raise UserError(f"lab '{name}' has ended: see 'vroce logs --lab "
+                            f"{name}', clear it away with 'vroce down --lab "
+                            f"{name}'")
+        return lab
+
+    @classmethod
+    def all(cls):
+        """Every lab that has a folder, running or not."""
+        return [cls(path.name) for path in sorted(runtime_dir().iterdir())
+                if path.is_dir() and (path / "lock").exists()]
+
+    def exists(self):
+        return (self.folder / "lock").exists()
+
+    def read(self):
+        try:
+            self.spec = json.loads((self.folder / "lab.json").read_text())
+        except (OSError, ValueError):
+            self.spec = {}
+
+    def running(self):
+        """Whether its supervisor lives."""
+        try:
+            with open(self.folder / "lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    @property
+    def state(self):
+        """Per process: pid, start (see start_time) and, if it ended, exit."""
+        try:
+            return json.loads((self.folder / "state.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    @property
+    def guests(self):
+        return [Guest(number, mode, self.folder, self.logs, port,
+                      self.spec.get("ssh"))
+                for number, (mode, port) in enumerate(
+                    zip(self.spec.get("modes", []),
+                        self.spec.get("ssh_ports", [])), 1)]
+
+    def guest(self, number):
+        guests = self.guests
+        if not 1 <= number <= len(guests):
+            raise UserError(f"lab '{self.name}' has no guest {number}: it has "
+                            f"guests 1 to {len(guests)}")
+        return guests[number - 1]
+
+    def save(self):
+        write_atomic(self.folder / "lab.json", json.dumps(self.spec, indent=1))
+
+    def watch(self):
+        """A ConsoleWatch over all guests, for the time of one command."""
+        return ConsoleWatch(self.guests)
+
+    def stop(self):
+        """End the lab and remove its folders; safe in any state."""
+        supervisor = self.state.get("supervisor", {})
+        pid = supervisor.get("pid")
+        if self.running() and pid and start_time(pid) == supervisor["start"]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + STOP_SECONDS
+            while self.running():
+                if time.monotonic() > deadline:
+                    # Its QEMUs die with it.
+                    os.kill(pid, signal.SIGKILL)
+                    break
+                time.sleep(0.05)
+        self.remove()
+
+    def remove(self):
+        remove_tree(self.folder)
+        remove_tree(self.logs)
+
+
+# ----------------------------------------------------------------------- up
+
+class Starter:
+    """Starts one lab; whatever goes wrong, nothing of it remains."""
+
+    def __init__(self, options, artifacts):
+        self.options = options
+        self.artifacts = artifacts
+        self.lab = Lab(options.lab)
+        rxe = set(options.rxe or [])
+        self.modes = [RXE if number in rxe else CARD
+                      for number in range(1, options.count + 1)]
+        self.wire = wire.plan(options.count)
+
+    def spec(self):
+        """What the supervisor runs."""
+        processes = []
+        if self.wire.hub:
+            processes.append({
+                "name": "hub", "fds": self.wire.hub_fds,
+                "log": str(self.lab.logs / "hub-qemu.log"),
+                "argv": [str(self.artifacts.qemu), "-name",
+                         f"vroce-{self.lab.name}-hub", "-nodefaults",
+                         "-no-user-config", "-display", "none", "-machine",
+                         "none", *self.wire.hub]})
+        for number, mode in enumerate(self.modes, 1):
+            guest = Guest(number, mode, self.lab.folder, self.lab.logs)
+            processes.append({
+                "name": guest.name, "fds": self.wire.fds[number - 1],
+                "log": str(guest.log("qemu")),
+                "argv": guest.qemu_command(
+                    self.options, self.artifacts,
+                    self.wire.netdevs[number - 1])})
+        return {"name": self.lab.name, "logs": str(self.lab.logs),
+                "modes": self.modes, "accel": self.options.accel,
+                "memory": self.options.memory, "cpus": self.options.cpus,
+                "ssh": str(self.artifacts.ssh),
+                "ssh_ports": [None] * len(self.modes),
+                "began": time.time(), "pairs": self.wire.pairs,
+                "processes": processes}
+
+    def dry_run(self):
+        spec = self.spec()
+        print(f"# folders: {self.lab.folder} {self.lab.logs}")
+        for near, far in spec["pairs"]:
+            print(f"# socketpair(AF_UNIX, SOCK_DGRAM): descriptors {near} and "
+                  f"{far}, {wire.SOCKET_BYTES} bytes of buffer")
+        for process in spec["processes"]:
+            print(shlex.join(process["argv"]))
+
+    def start(self):
+        """Boot and wait until every guest is ready; returns the Lab."""
+        lock = self._claim()
+        reader, owner = os.pipe2(os.O_CLOEXEC)
+        supervisor = None
+        try:
+            self.lab.spec = self.spec()
+            self.lab.save()
+            supervisor = self._spawn(reader, lock)
+            os.close(reader)
+            reader = None
+            with step(f"booting {len(self.modes)} guest"
+                      f"{'s' * (len(self.modes) > 1)} "
+                      f"({self.options.accel})") as progress:
+                self._await_ready(supervisor, progress)
+            os.write(owner, b"k")
+            return self.lab
+        except BaseException:
+            if supervisor:
+                with contextlib.suppress(ProcessLookupError):
+                    supervisor.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    supervisor.wait(STOP_SECONDS)
+                if supervisor.poll() is None:
+                    supervisor.kill()
+            self.lab.remove()
+            raise
+        finally:
+            for fd in (reader, owner, lock):
+                if fd is not None:
+                    os.close(fd)
+
+    def _claim(self):
+        """Make the lab's folders and take its lock; returns the lock's fd."""
+        lab = self.lab
+        if len(os.fsencode(lab.folder)) > MAX_FOLDER:
+            raise UserError(f"{lab.folder} is too long for the name of a Unix "
+                            "socket: use a shorter --lab or XDG_RUNTIME_DIR")
+        with open(runtime_dir() / ".lock", "w") as serial:
+            fcntl.flock(serial, fcntl.LOCK_EX)
+            if lab.running():
+                raise UserError(
+                    f"lab '{lab.name}' is already running: stop it with "
+                    f"'vroce down --lab {lab.name}', or start another one "
+                    "with --lab NAME")
+            if lab.exists():
+                say(f"clearing away what is left of lab '{lab.name}'")
+            lab.remove()
+            lab.folder.mkdir(mode=0o700)
+            lab.logs.mkdir(parents=True)
+            lock = os.open(lab.folder / "lock",
+                           os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return lock
+
+    def _spawn(self, reader, lock):
+        package = Path(__file__).resolve().parents[1]
+        with open(self.lab.logs / "supervisor.log", "wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "vroce_tool.supervise",
+                 str(self.lab.folder), str(reader), str(lock)],
+                cwd="/", env={**os.environ, "PYTHONPATH": str(package)},
+                pass_fds=(reader, lock), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def _await_ready(self, supervisor, progress):
+        lab = self.lab
+        deadline = time.monotonic() + self.options.timeout
+        waiting = {guest.number for guest in lab.guests}
+        with ConsoleWatch(lab.guests, from_start=True) as watch:
+            while waiting:
+                self._check_processes(supervisor)
+                for guest in lab.guests:
+                    if guest.number in waiting and self._is_ready(guest):
+                        waiting.discard(guest.number)
+                progress.detail = f"({len(self.modes) - len(waiting)} ready)"
+                if waiting and time.monotonic() > deadline:
+                    self._too_late(min(waiting), watch)
+                time.sleep(0.1)
+        for guest in lab.guests:
+            lab.spec["ssh_ports"][guest.number - 1] = guest.find_ssh_port()
+        lab.spec["ready"] = time.time()
+        lab.save()
+
+    def _check_processes(self, supervisor):
+        for name, process in self.lab.state.items():
+            if "exit" in process:
+                raise UserError(self._why_qemu_ended(name, process["exit"]))
+        if supervisor.poll() is not None:
+            log = (self.lab.logs / "supervisor.log").read_text().strip()
+            raise UserError("the lab's supervisor ended: "
+                            + (log.splitlines() or ["(no message)"])[-1])
+
+    def _why_qemu_ended(self, name, status):
+        number = name.removeprefix("guest")
+        log = self.lab.logs / f"{number}-qemu.log"
+        lines = log.read_text(errors="replace").strip().splitlines()
+        text = "\n".join(f"  | {line}" for line in lines[-10:])
+        message = f"QEMU of {name} ended (exit status {status})"
+        if text:
+            message += f":\n{text}"
+        if name != "hub" and not text:
+            message += "; its console:\n" + console_tail(
+                self.lab.guest(int(number)))
+        return message
+
+    @staticmethod
+    def _is_ready(guest):
+        try:
+            lines = guest.log("ready").read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return False
+        for line in lines:
+            if line.startswith("failed"):
+                raise UserError(f"guest {guest.number} booted but is not "
+                                f"ready: {line.partition(':')[2].strip()}\n"
+                                f"its console:\n{console_tail(guest)}")
+        return "ready" in lines
+
+    def _too_late(self, number, watch):
+        guest = self.lab.guest(number)
+        watch.check()
+        raise UserError(
+            f"guest {number} is not ready after {self.options.timeout} s "
+            "(--timeout allows more); the end of its console:\n"
+            + console_tail(guest))
+
+
+def megabytes(text):
+    """An argparse type: an amount of memory in MiB, as 1024, 1024M or 2G."""
+    match = re.fullmatch(r"(\d+)([MG]?)i?B?", text, re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no amount of memory; write 1024M or 2G")
+    value = int(match[1]) * (1024 if match[2].upper() == "G" else 1)
+    if not 384 <= value <= 1 << 20:
+        raise argparse.ArgumentTypeError(
+            f"{text} is outside 384M to 1024G for one guest")
+    return value
+
+
+def between(low, high, what):
+    """An argparse type: a whole number within limits."""
+    def parse(text):
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"'{text}' is not a number of {what} from {low} to {high}")
+        return value
+    return parse
+
+
+def add_up(parser):
+    parser.add_argument("count", metavar="N",
+                        type=between(1, wire.MAX_GUESTS, "guests"),
+                        help="how many guests")
+    add_lab(parser)
+    parser.add_argument("--accel", choices=("auto", "tcg", "kvm"),
+                        default="auto", help="how to run the guests' code "
+                        "(auto: kvm where it really works)")
+    parser.add_argument("--memory", metavar="M", type=megabytes, default=1024,
+                        help="memory of each guest, as 1024M or 2G")
+    parser.add_argument("--cpus", metavar="C", default=2,
+                        type=between(1, 64, "processors"),
+                        help="processors of each guest (default: 2)")
+    parser.add_argument("--rxe", metavar="K", type=int, action="append",
+                        help="guest K is a stock soft-RoCE peer: a virtio "
+                        "NIC on the same wire instead of the card")
+    parser.add_argument("--card", metavar="PROPERTY=VALUE", action="append",
+                        help="a property of the card ('-device vroce,help' "
+                        "of QEMU lists them)")
+    parser.add_argument("--append", metavar="WORD", action="append",
+                        help="add to the guests' kernel command line")
+    parser.add_argument("--trace", metavar="PATTERN", action="append",
+                        help="trace points of QEMU to log, as 'vroce_*'")
+    parser.add_argument("--qemu-arg", metavar="WORD", action="append",
+                        help="add to the guests' QEMU command line; write "
+                        "--qemu-arg=-device --qemu-arg=intel-iommu")
+    parser.add_argument("--snaplen", metavar="BYTES", default=192,
+                        type=between(0, 65536, "bytes"),
+                        help="how much of each frame the lab's own capture "
+                        "keeps (default: 192, the headers; 0: no capture)")
+    parser.add_argument("--timeout", metavar="SECONDS", default=180,
+                        type=between(1, 86400, "seconds"),
+                        help="how long the guests may take to boot")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="print the commands that would run, start none")
+
+
+def check_up(options):
+    """Refuse combinations that the single options allow."""
+    for number in options.rxe or []:
+        if not 1 <= number <= options.count:
+            raise UserError(f"--rxe {number}: there is no guest {number} among "
+                            f"{options.count}")
+    for word in options.card or []:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*=[^,]+", word):
+            raise UserError(f"--card {word}: write PROPERTY=VALUE, once for "
+                            "each property")
+    options.accel = choose_accel(options.accel)
+
+
+def run_up(options):
+    check_up(options)
+    if options.dry_run:
+        Starter(options, setup.planned()).dry_run()
+        return
+    if Lab(options.lab).running():
+        # Say so before a set-up that may take minutes.
+        raise UserError(f"lab '{options.lab}' is already running: stop it "
+                        f"with 'vroce down --lab {options.lab}', or start "
+                        "another one with --lab NAME")
+    lab = Starter(options, setup.ensure()).start()
+    took = elapsed(lab.spec["ready"] - lab.spec["began"])
+    say(f"lab '{lab.name}' is up after {took}: try 'vroce ssh 1' or "
+        "'vroce status'")
+
+
+# ------------------------------------------------------------- down, status
+
+def add_down(parser):
+    which = parser.add_mutually_exclusive_group()
+    add_lab(which)
+    which.add_argument("--all", action="store_true", help="every lab")
+
+
+def run_down(args):
+    labs = Lab.all() if args.all else [Lab(args.lab)]
+    if not args.all and not labs[0].exists():
+        say(f"no lab '{args.lab}' is running")
+        return
+    for lab in labs:
+        lab.stop()
+        say(f"lab '{lab.name}' is down")
+
+
+def describe(lab):
+    """What `status` says about a lab, as data."""
+    lab.read()
+    state = lab.state
+    guests = []
+    for guest in lab.guests:
+        process = state.get(guest.name, {})
+        alive = "exit" not in process and process.get("pid") and \
+            start_time(process["pid"]) == process.get("start")
+        guests.append({
+            "guest": guest.number, "mode": guest.mode,
+            "running": bool(alive), "pid": process.get("pid"),
+            "exit": process.get("exit"), "ssh_port": guest.ssh_port,
+            "ipv4": guest.ipv4, "ipv6": guest.ipv6,
+            "mac": wire.mac(guest.number)})
+    began = lab.spec.get("began")
+    return {"lab": lab.name, "running": lab.running(),
+            "ready": "ready" in lab.spec,
+            "seconds": round(time.time() - began, 1) if began else None,
+            "accel": lab.spec.get("accel"), "memory": lab.spec.get("memory"),
+            "cpus": lab.spec.get("cpus"), "folder": str(lab.folder),
+            "logs": str(lab.logs), "guests": guests}
+
+
+def add_status(parser):
+    parser.add_argument("--json", action="store_true",
+                        help="print it as data")
+
+
+def run_status(args):
+    labs = [describe(lab) for lab in Lab.all()]
+    if args.json:
+        print(json.dumps({"labs": labs}, indent=2))
+        return
+    if not labs:
+        print("no lab is running")
+    for lab in labs:
+        word = "ended" if not lab["running"] else \
+            "up" if lab["ready"] else "booting"
+        print(f"lab {lab['lab']}: {word}, {lab['accel']}, {lab['cpus']} "
+              f"processors and {lab['memory']} MiB a guest, logs in "
+              f"{lab['logs']}")
+        for guest in lab["guests"]:
+            how = f"pid {guest['pid']}, ssh port {guest['ssh_port']}" \
+                if guest["running"] else f"ended ({guest['exit']})"
+            print(f"  guest {guest['guest']}: {guest['mode']}, {how}, "
+                  f"{guest['ipv4']}, {guest['ipv6']}, {guest['mac']}")
+
+
+COMMANDS = [
+    Command("up", "boot guests on one wire", add_up, run_up,
+            "Boot N guests whose cards share one wire, and wait until they "
+            "are ready."),
+    Command("status", "what runs", add_status, run_status),
+    Command("down", "stop a lab, leaving nothing behind", add_down, run_down),
+]

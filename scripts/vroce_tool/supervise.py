@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The process that owns a lab's QEMUs, started by `vroce up`.
+
+It lives in a session of its own, holds the lab's lock for as long as anything
+of the lab runs, and is the parent of every QEMU: when it ends, however it
+ends, the kernel ends them (PR_SET_PDEATHSIG).  Until `up` writes a byte into
+the pipe that it shares with this process, the end of `up` ends the lab too.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from . import wire
+from .util import write_atomic
+
+GRACE_SECONDS = 3
+_PR_SET_PDEATHSIG = 1
+
+
+def start_time(pid):
+    """When a process started, in ticks since boot; None if there is none.
+
+    Together with the pid it names one process for good.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name in parentheses may hold spaces; field 22 counts from 1.
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+class Supervisor:
+    def __init__(self, folder, owner):
+        self.folder = folder
+        self.owner = owner
+        self.spec = json.loads((folder / "lab.json").read_text())
+        self.children = {}
+        self.state = {"supervisor": {"pid": os.getpid(),
+                                     "start": start_time(os.getpid())}}
+        self.selector = selectors.DefaultSelector()
+        self.libc = ctypes.CDLL(None)
+
+    def main(self):
+        """Run the lab to its end; the folders stay if the guests ended it."""
+        self._catch_signals()
+        self.selector.register(self.owner, selectors.EVENT_READ, "owner")
+        keep = False
+        try:
+            self._start()
+            keep = self._watch()
+        finally:
+            self._stop()
+            if not keep:
+                for path in (self.spec["logs"], self.folder):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _catch_signals(self):
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, lambda *_: None)
+        self.selector.register(reader, selectors.EVENT_READ, "signal")
+
+    def _start(self):
+        for numbers in self.spec["pairs"]:
+            for number, end in zip(numbers, wire.make_pair()):
+                # A fresh process has few descriptors: the low range is free.
+                os.dup2(end.fileno(), number)
+                end.close()
+        for process in self.spec["processes"]:
+            self._spawn(process)
+        for numbers in self.spec["pairs"]:
+            for number in numbers:
+                os.close(number)
+        self._save()
+
+    def _spawn(self, process):
+        parent = os.getpid()
+
+        def die_with_parent():
+            self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        with open(process["log"], "ab") as log:
+            child = subprocess.Popen(
+                process["argv"], pass_fds=process["fds"], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, preexec_fn=die_with_parent)
+        self.children[process["name"]] = child
+        self.state[process["name"]] = {"pid": child.pid,
+                                       "start": start_time(child.pid)}
+        self.selector.register(os.pidfd_open(child.pid), selectors.EVENT_READ,
+                               process["name"])
+
+    def _watch(self):
+        """Until told to stop (False) or until no guest is left (True)."""
+        while True:
+            for key, _events in self.selector.select():
+                if key.data == "signal":
+                    return False
+                if key.data == "owner":
+                    if not os.read(self.owner, 1):
+                        return False
+                    self.selector.unregister(self.owner)
+                    os.close(self.owner)
+                    continue
+                self.selector.unregister(key.fd)
+                os.close(key.fd)
+                self.state[key.data]["exit"] = self.children[key.data].wait()
+                self._save()
+            if all("exit" in self.state[name] for name in self.children
+                   if name != "hub"):
+                return True
+
+    def _stop(self):
+        for child in self.children.values():
+            child.terminate()
+        for child in self.children.values():
+            try:
+                child.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _save(self):
+        # The folder may be gone when someone deleted it by hand.
+        with contextlib.suppress(OSError):
+            write_atomic(self.folder / "state.json", json.dumps(self.state))
+
+
+def main():
+    folder, owner, _lock = sys.argv[1:]
+    Supervisor(Path(folder), int(owner)).main()
+
+
+if __name__ == "__main__":
+    main()
