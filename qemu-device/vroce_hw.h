@@ -133,6 +133,12 @@ enum vroce_db_kind {
 	VROCE_DB_CQ_ARM_SOLICITED	= 3,
 	/* value: consumer index; arms, fires at once if an EQE lies at or after it */
 	VROCE_DB_EQ_ARM			= 4,
+	/*
+	 * value: free-running producer index of a QP's receive queue. Needed only
+	 * once the QP is in ERR, where no packet makes the device look at the
+	 * record: it flushes what was posted since. Harmless in other states.
+	 */
+	VROCE_DB_RQ			= 5,
 };
 
 static inline __u64 vroce_doorbell(enum vroce_db_kind kind, __u32 number,
@@ -173,7 +179,7 @@ VROCE_ASSERT_SIZE(struct vroce_buf, 24);
 /*
  * Doorbell record: 8 bytes of a queue's buffer that the driver keeps up to
  * date and that the device reads only when it believes the queue full (CQ) or
- * empty (RQ, SRQ).
+ * empty (RQ, SRQ). A QP in ERR is told of later receives by VROCE_DB_RQ.
  */
 struct vroce_db_record {
 	__le32 index;		/* CQ: consumer, RQ and SRQ: producer; free-running */
