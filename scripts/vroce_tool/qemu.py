@@ -3,8 +3,9 @@
 
 A flavour is a way to build: each has a tree of its own in the cache,
 qemu/FLAVOUR/{src,build}, and the finished program in qemu/FLAVOUR/bin.  The
-tree is the source with the series of qemu-device/patches applied, and
-hw/net/vroce is a link to qemu-device: an edited device is one ninja away.  A
+tree is the source with the series of qemu-device/patches applied, in which
+hw/net/vroce, its QAPI module and its test are links into the checkout: an
+edited device is one ninja away.  A
 change of the series touches only the files that it changes.
 """
 
@@ -130,9 +131,8 @@ class Tree:
             self._apply(source, series, touched)
             self._save(key, sorted(_files_of(series)), patches)
         self._link(self.src / "hw/net/vroce", DEVICE)
-        schema = DEVICE / "qapi/vroce.json"
-        if schema.exists():
-            self._link(self.src / "qapi/vroce.json", schema)
+        self._link(self.src / "qapi/vroce.json", DEVICE / "qapi/vroce.json")
+        self._link(self.src / "tests/qtest/vroce", REPO / "tests/qtest")
 
     def _save(self, key, patched, patches):
         write_atomic(self._state_file, json.dumps(
