@@ -50,7 +50,7 @@ def runtime_dir():
                         f"{error.strerror}; set XDG_RUNTIME_DIR to a folder "
                         "of your own") from None
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        raise UserError(f"{path} belongs to another user; set XDG_RUNTIME_DIR "
+        raise UserError(f"{path} is not a folder of yours; set XDG_RUNTIME_DIR "
                         "to a folder of your own")
     return path
 
@@ -438,6 +438,16 @@ def check_up(options):
             raise UserError(f"--card {word}: write PROPERTY=VALUE, once for "
                             "each property")
     options.accel = choose_accel(options.accel)
+
+
+def up_options(count, **changes):
+    """The options of `vroce up COUNT`, with changes, for other commands."""
+    parser = argparse.ArgumentParser()
+    add_up(parser)
+    options = parser.parse_args([str(count)], argparse.Namespace())
+    vars(options).update(changes)
+    check_up(options)
+    return options
 
 
 def run_up(options):

@@ -50,18 +50,21 @@ class Supervisor:
         self.libc = ctypes.CDLL(None)
 
     def main(self):
-        """Run the lab to its end; the folders stay if the guests ended it."""
+        """Run the lab to its end.
+
+        The folders stay when the guests, or a failure, ended it: someone may
+        want to know why.
+        """
         self._catch_signals()
         self.selector.register(self.owner, selectors.EVENT_READ, "owner")
-        keep = False
         try:
             self._start()
-            keep = self._watch()
+            told = self._watch()
         finally:
             self._stop()
-            if not keep:
-                for path in (self.spec["logs"], self.folder):
-                    shutil.rmtree(path, ignore_errors=True)
+        if told:
+            for path in (self.spec["logs"], self.folder):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _catch_signals(self):
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,14 +105,14 @@ class Supervisor:
                                process["name"])
 
     def _watch(self):
-        """Until told to stop (False) or until no guest is left (True)."""
+        """Until no guest is left; returns whether it was told to stop."""
         while True:
             for key, _events in self.selector.select():
                 if key.data == "signal":
-                    return False
+                    return True
                 if key.data == "owner":
                     if not os.read(self.owner, 1):
-                        return False
+                        return True
                     self.selector.unregister(self.owner)
                     os.close(self.owner)
                     continue
@@ -119,7 +122,7 @@ class Supervisor:
                 self._save()
             if all("exit" in self.state[name] for name in self.children
                    if name != "hub"):
-                return True
+                return False
 
     def _stop(self):
         for child in self.children.values():
