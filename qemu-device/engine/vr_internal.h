@@ -440,9 +440,6 @@ static inline void vr_count(struct vr_engine *e, enum vroce_counter c, uint64_t 
     e->counters[c] += n;
 }
 
-/* The guest broke rule: counted, reported, remembered at the QP (or VROCE_NONE). */
-void vr_misuse(struct vr_engine *e, enum vroce_rule rule, uint32_t number,
-               const char *text);
 void vr_report(struct vr_engine *e, enum vr_report_kind kind, uint32_t number,
                uint64_t a, uint64_t b);
 /* Ask the host for vr_run(), once until it comes. */

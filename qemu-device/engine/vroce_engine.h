@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "vroce_hw.h"
+#include "../vroce_hw.h"
 
 struct vr_engine;
 struct vr_sp;
@@ -178,6 +178,14 @@ void vr_memory_changed(struct vr_engine *e);
 
 /* Interrupt moderation of one vector, in us (VROCE_REG_MODERATION). */
 void vr_set_moderation(struct vr_engine *e, uint32_t vector, uint32_t us);
+
+/*
+ * The guest broke rule: counted, reported, remembered at the QP number names
+ * (or VROCE_NONE). The host calls it for what it sees itself: registers and
+ * command queue. text: one line for people, or NULL.
+ */
+void vr_misuse(struct vr_engine *e, enum vroce_rule rule, uint32_t number,
+               const char *text);
 
 /* Snapshot of the counters, VROCE_CNT_NUM values. */
 const uint64_t *vr_counters(const struct vr_engine *e);
