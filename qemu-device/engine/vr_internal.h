@@ -13,6 +13,11 @@
 
 #define VR_NEVER UINT64_MAX
 
+#define VR_MAX_MSG_SIZE         (1u << 30)
+#define VR_MAX_RD_ATOMIC        16
+#define VR_MAX_INLINE           432     /* what the largest WQE of a UD QP holds */
+#define VR_MAX_FAST_REG_PAGES   4096
+
 /* ------------------------------------------------------------- timer.c */
 
 enum vr_timer_kind {
@@ -24,6 +29,7 @@ enum vr_timer_kind {
 
 struct vr_timer {
     uint64_t deadline;          /* ns; VR_NEVER: idle */
+    uint64_t at;                /* its place in the heap: not after deadline */
     uint32_t heap_index;        /* 0: not in the heap */
     uint32_t number;
     uint8_t kind;
@@ -31,7 +37,11 @@ struct vr_timer {
 
 /* Arm or re-arm; a later deadline of an armed timer costs nothing now. */
 void vr_timer_set(struct vr_engine *e, struct vr_timer *t, uint64_t deadline);
+/* Make idle; a heap entry may stay behind, so that this is cheap. */
 void vr_timer_cancel(struct vr_engine *e, struct vr_timer *t);
+/* Make idle and forget the pointer: before its owner is freed. */
+void vr_timer_remove(struct vr_engine *e, struct vr_timer *t);
+void vr_timer_init(struct vr_timer *t, enum vr_timer_kind kind, uint32_t number);
 /* Run all that are due at e->now; each calls the owner's function by its kind. */
 void vr_timers_run(struct vr_engine *e);
 
@@ -41,27 +51,46 @@ void vr_timers_run(struct vr_engine *e);
 struct vr_pages {
     uint64_t base;              /* levels 0: bus address */
     uint64_t length;            /* bytes */
-    uint64_t npages;
-    uint64_t **chunks;          /* 512 page entries each */
+    uint64_t npages;            /* entries; 0 at levels 0 */
+    uint64_t loaded;            /* entries read so far */
+    uint64_t room;              /* entries that the chunks can hold; charged */
+    uint64_t **chunks;          /* VROCE_PTES_PER_PAGE entries each, sparse */
     uint32_t offset;
     uint8_t shift;
     bool contiguous;
+    bool writable;              /* all entries have VROCE_PTE_WRITE */
 };
 
+/* Make room for npages entries, against num_pages; an enum vroce_status. */
+int vr_pages_reserve(struct vr_engine *e, struct vr_pages *p, uint64_t npages);
 /*
- * Read the list that buf describes, in slices: returns VR_CMD_AGAIN until all
- * is read, with *cursor (0 at first) as the place; else an enum vroce_status
- * and the broken rule. A page that a writer needs must be VALID and WRITE.
+ * Read the list that buf describes into p (zeroed, or with room reserved), in
+ * slices: returns VR_CMD_AGAIN until all is read; else an enum vroce_status
+ * and the broken rule. A writer needs each entry VALID and WRITE.
  */
 int vr_pages_load(struct vr_engine *e, struct vr_pages *p,
-                  const struct vroce_buf *buf, bool writable,
-                  uint64_t *cursor, uint16_t *rule);
+                  const struct vroce_buf *buf, bool writable, uint16_t *rule);
+/* Back to zeroed, and to zeroed with its room kept. */
 void vr_pages_free(struct vr_engine *e, struct vr_pages *p);
-/* Bus address of byte off, and how many bytes follow it without a break. */
-uint64_t vr_pages_iova(const struct vr_pages *p, uint64_t off, uint64_t *run);
+void vr_pages_clear(struct vr_pages *p);
+/*
+ * Bus address of byte off, and how many bytes (at most max) follow it without
+ * a break. off must lie inside.
+ */
+uint64_t vr_pages_iova(const struct vr_pages *p, uint64_t off, uint64_t max,
+                       uint64_t *run);
 /* Copy; 0 or -EFAULT. off + len must lie inside. */
 int vr_pages_rw(struct vr_engine *e, const struct vr_pages *p, uint64_t off,
                 void *buf, uint32_t len, bool write);
+/*
+ * Write an entry of a queue whose last 4 bytes carry the phase: the body, then
+ * the phase word as one store. off is a multiple of 16; 0 or -EFAULT.
+ */
+int vr_pages_publish(struct vr_engine *e, const struct vr_pages *p,
+                     uint64_t off, const void *entry, uint32_t len);
+/* Do the ring of `size` bytes at off and the record fit buf, apart? */
+bool vr_ring_fits(const struct vroce_buf *buf, uint64_t off, uint64_t size,
+                  uint32_t rec_off);
 
 /* A scatter list as a WQE gives it. */
 struct vr_sgl {
@@ -116,6 +145,10 @@ struct vr_mr {
 enum vroce_rule vr_mr_check(struct vr_engine *e, uint32_t key, uint32_t pdn,
                             uint64_t va, uint64_t len, uint32_t access,
                             struct vr_mr **mr);
+/* 8-byte atomic on va of region key (VROCE_ACCESS_REMOTE_ATOMIC). */
+enum vroce_rule vr_mr_atomic(struct vr_engine *e, uint32_t key, uint32_t pdn,
+                             uint64_t va, bool cmp_swap, uint64_t compare,
+                             uint64_t swap_add, uint64_t *old);
 /* FAST_REG and LOCAL_INV / SEND_INV work requests of a QP of this PD. */
 enum vroce_rule vr_mr_fast_reg(struct vr_engine *e, uint32_t pdn,
                                const struct vroce_wqe_fast_reg *seg);
@@ -126,9 +159,11 @@ enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn, uint32_t key
 struct vr_eq {
     uint32_t eqn, vector;
     uint8_t log_size;
-    bool async, armed, overrun;
+    bool async, armed;
+    bool overrun;               /* some event was lost, ever */
+    bool lost;                  /* completions still owed: see vr_eq_doorbell() */
     uint32_t producer, consumer;    /* free-running */
-    uint32_t users;
+    uint32_t users;             /* CQs that report here */
     struct vr_pages ring;
 };
 
@@ -136,7 +171,7 @@ struct vr_cq {
     uint32_t cqn, eqn, context;
     uint8_t log_size;
     uint8_t armed;              /* 0 no, 1 any, 2 solicited only */
-    bool overrun;
+    uint16_t error;             /* enum vroce_rule that ended its work, or 0 */
     uint32_t rec_off;
     uint32_t producer, consumer_seen;   /* free-running */
     uint32_t last_solicited;    /* producer after the last solicited CQE */
@@ -150,6 +185,8 @@ struct vr_cq {
 };
 
 struct vr_cq *vr_cq_get(struct vr_engine *e, uint32_t cqn);
+void vr_cq_destroy(struct vr_engine *e, struct vr_cq *cq);
+void vr_cq_timer(struct vr_engine *e, uint32_t cqn);
 /*
  * Write cqe (the phase word and timestamp are filled in here) and raise what
  * is armed. Error completions count as solicited. A full CQ becomes overrun:
@@ -161,6 +198,13 @@ void vr_cq_doorbell(struct vr_engine *e, uint32_t page, uint32_t cqn,
                     uint32_t value, bool solicited);
 void vr_eq_doorbell(struct vr_engine *e, uint32_t page, uint32_t eqn,
                     uint32_t value);
+struct vr_eq *vr_eq_get(struct vr_engine *e, uint32_t eqn);
+void vr_eq_destroy(struct vr_engine *e, struct vr_eq *eq);
+/* Append an event and raise the vector when armed. False: lost, counted. */
+bool vr_eq_post(struct vr_engine *e, uint32_t eqn, enum vroce_event type,
+                uint32_t number, enum vroce_rule rule);
+/* Raise the event of each armed CQ of this EQ that has completions. */
+void vr_cq_rearm_lost(struct vr_engine *e, uint32_t eqn);
 /* To the async EQ; also reported to the host. */
 void vr_async_event(struct vr_engine *e, enum vroce_event type,
                     uint32_t number, enum vroce_rule rule);
@@ -192,6 +236,8 @@ struct vr_recv {
     struct vr_sgl sgl;
 };
 
+/* Read the record into producer_seen, checked against the ring's size. */
+enum vroce_rule vr_rq_refresh(struct vr_engine *e, struct vr_rq *rq);
 /*
  * Take the next receive WQE of qp (its own or its SRQ's). Returns
  * VROCE_RULE_NONE with recv->valid false when none is posted.
@@ -312,18 +358,74 @@ enum vroce_rule vr_payload_view(struct vr_engine *owner,
 void vr_payload_failed(struct vr_engine *owner, const struct vr_payload *p,
                        enum vroce_rule rule);
 
-/* Command handlers of qp.c, in the table of cmd.c. */
+/* Free qp and all it holds, timers, list places and users included. */
+void vr_qp_destroy(struct vr_engine *e, struct vr_qp *qp);
+
+/* -------------------------------------------------------------- loop.c */
+
+/* Queue a copy of sp for delivery to ourselves by vr_sched_run(). */
+void vr_loop_push(struct vr_engine *e, const struct vr_sp *sp);
+void vr_loop_reset(struct vr_engine *e);
+
+/* --------------------------------------------------------------- srq.c */
+
+struct vr_srq *vr_srq_get(struct vr_engine *e, uint32_t srqn);
+void vr_srq_destroy(struct vr_engine *e, struct vr_srq *srq);
+/* Raise SRQ_LIMIT and disarm when fewer WQEs wait than the limit, IBA 10.2.9. */
+void vr_srq_check_limit(struct vr_engine *e, struct vr_srq *srq);
+
+/* --------------------------------------------------------------- cmd.c */
+
+/* Protection domain. */
+struct vr_pd {
+    uint32_t pdn, users;
+    uint32_t user_users;        /* of them, queues of user contexts */
+    uint32_t dma;               /* of them, regions of all bus addresses */
+};
+/*
+ * Use a PD; an enum vroce_status and the broken rule. A PD with a DMA region
+ * is closed to queues of user contexts (context != 0), and the reverse.
+ */
+int vr_pd_hold(struct vr_engine *e, uint32_t pdn, uint32_t context,
+               uint16_t *rule);
+void vr_pd_release(struct vr_engine *e, uint32_t pdn, uint32_t context);
+struct vr_pd *vr_pd_get(struct vr_engine *e, uint32_t pdn);
+
+/* User context: a doorbell page. Page 0 is the kernel's and always there. */
+struct vr_context {
+    uint32_t page, users;
+};
+struct vr_context *vr_context_get(struct vr_engine *e, uint32_t page);
+
+/* A command in execution: in and out have the lengths of its table entry. */
 struct vr_cmd_ctx {
     const void *in;
     void *out;
     uint16_t rule;
-    uint64_t *cursor;           /* of a command that works in slices; 0 at first */
-    void **scratch;             /* kept between slices; NULL at first */
 };
-int vr_cmd_create_qp(struct vr_engine *e, struct vr_cmd_ctx *c);
-int vr_cmd_destroy_qp(struct vr_engine *e, struct vr_cmd_ctx *c);
-int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c);
-int vr_cmd_query_qp(struct vr_engine *e, struct vr_cmd_ctx *c);
+/*
+ * Read the command's page list. A handler checks all else, calls this, and
+ * returns what it returns unless that is VROCE_OK; it is run again from its
+ * top for each further slice. Only then it makes its object and takes the list.
+ */
+int vr_cmd_pages(struct vr_engine *e, struct vr_cmd_ctx *c,
+                 const struct vroce_buf *buf, bool writable);
+void vr_pages_take(struct vr_engine *e, struct vr_pages *to);
+/* Refuse: note the rule, return the status. */
+static inline int vr_refuse(struct vr_cmd_ctx *c, enum vroce_status status,
+                            enum vroce_rule rule)
+{
+    c->rule = rule;
+    return status;
+}
+
+typedef int vr_cmd_fn(struct vr_engine *e, struct vr_cmd_ctx *c);
+vr_cmd_fn vr_cmd_create_qp, vr_cmd_destroy_qp, vr_cmd_modify_qp, vr_cmd_query_qp;
+vr_cmd_fn vr_cmd_create_eq, vr_cmd_destroy_eq;
+vr_cmd_fn vr_cmd_create_cq, vr_cmd_destroy_cq, vr_cmd_resize_cq, vr_cmd_modify_cq;
+vr_cmd_fn vr_cmd_create_srq, vr_cmd_destroy_srq, vr_cmd_modify_srq, vr_cmd_query_srq;
+vr_cmd_fn vr_cmd_create_mr, vr_cmd_destroy_mr, vr_cmd_update_mr;
+vr_cmd_fn vr_cmd_set_gid;
 
 /* -------------------------------------------------------- edge.c, wire.c */
 
@@ -338,8 +440,15 @@ bool vr_link_ready(const struct vr_engine *e);
  * Call only when vr_link_ready(); an ACK or CNP may be sent at any time.
  */
 void vr_link_send(struct vr_engine *e, const struct vr_sp *sp);
-/* Go on with a super-packet that the wire could take only in part. */
+/* Go on with what the wire could take only in part. */
 void vr_edge_resume(struct vr_engine *e);
+/* Drop what is still held of this QP: it was reset, destroyed or is in error. */
+void vr_edge_forget(struct vr_engine *e, uint32_t qpn);
+bool vr_edge_init(struct vr_engine *e);
+void vr_edge_reset(struct vr_engine *e);
+void vr_edge_free(struct vr_engine *e);
+/* Give a frame in a buffer of at least 60 bytes to the wire; false: full now. */
+bool vr_edge_tx(struct vr_engine *e, uint8_t *frame, size_t len);
 /* A frame from the wire: RoCEv2 for one of our GIDs; false: not RoCE for us. */
 bool vr_edge_receive(struct vr_engine *e, const uint8_t *frame, size_t len);
 
@@ -353,10 +462,20 @@ size_t vr_frame_headers(uint8_t *frame, const struct vr_sp *sp, uint32_t i,
 size_t vr_frame_finish(uint8_t *frame, size_t payload_off, uint32_t payload_len);
 /*
  * Parse and check a RoCEv2 frame into sp, one packet, payload as BYTES in the
- * frame. Returns 0, -ENOMSG (not RoCEv2), -EBADMSG (bad ICRC) or -EPROTO
- * (malformed).
+ * frame. Returns 0, -ENOMSG (not RoCEv2), -EBADMSG (bad ICRC), -EACCES
+ * (P_Key) or -EPROTO (malformed).
  */
 int vr_frame_parse(const uint8_t *frame, size_t len, struct vr_sp *sp);
+/*
+ * The 40 bytes before the payload of a UD receive: the IPv6 header, or 20 zero
+ * bytes and the IPv4 header, as they were on the wire.
+ */
+void vr_frame_grh(const struct vr_sp *sp, uint8_t grh[40]);
+/* Ones' complement sum of a buffer, RFC 1071, folded to 16 bits, big-endian. */
+uint16_t vr_csum_fold(uint64_t sum);
+uint64_t vr_csum_add(uint64_t sum, const uint8_t *p, size_t len);
+/* ICRC of a frame; l3 is the offset of its IP header, end that of the ICRC. */
+uint32_t vr_icrc(const uint8_t *frame, size_t l3, size_t end);
 
 /* ----------------------------------------------------------- eth.c, gid.c */
 
@@ -370,8 +489,10 @@ struct vr_gid {
     uint16_t vlan;
 };
 struct vr_gid *vr_gid_get(struct vr_engine *e, uint32_t index);
-/* Index of gid in the table, or -1. */
-int vr_gid_find(const struct vr_engine *e, const uint8_t gid[16]);
+/* Index of gid on this VLAN (or VROCE_NO_VLAN) in the table, or -1. */
+int vr_gid_find(struct vr_engine *e, const uint8_t gid[16], uint16_t vlan);
+/* An IPv4 address in its mapped form, ::ffff:a.b.c.d? */
+bool vr_gid_is_ipv4(const uint8_t gid[16]);
 /*
  * Route to where av leads. The source port follows from flow label or QP
  * numbers (0xc000..0xffff) unless av names one. False: no such source GID.
@@ -384,11 +505,15 @@ bool vr_route_from_av(struct vr_engine *e, const struct vroce_av *av,
 /* A table of objects that are named by index; entries are malloc()ed. */
 struct vr_table {
     const char *name;
-    uint32_t size, used, hint;  /* hint: where the search for a free one begins */
+    uint32_t size, used;
+    uint32_t first;             /* lowest index that vr_table_alloc() gives out */
+    uint32_t hint;              /* where its search for a free one begins */
     void **slot;
 };
 /* Free index of t, beginning behind the last one given out; VROCE_NONE: full. */
 uint32_t vr_table_alloc(struct vr_table *t, void *object);
+/* Put object at a free index of the caller's choice; false: it is taken. */
+bool vr_table_put(struct vr_table *t, uint32_t index, void *object);
 void *vr_table_get(const struct vr_table *t, uint32_t index);
 void vr_table_remove(struct vr_table *t, uint32_t index);
 
@@ -401,6 +526,7 @@ struct vr_engine {
 
     struct vr_table qps, cqs, eqs, mrs, pds, srqs, contexts;
     struct vr_gid *gids;
+    uint32_t gid_hint;          /* last one found */
     uint64_t pages_used;        /* against cfg.num_pages */
     uint32_t async_eqn;
     uint8_t *mr_variants;       /* next variant of each index */
@@ -427,10 +553,8 @@ struct vr_engine {
     } moderation[VROCE_MAX_VECTORS];
 
     /* A command that needs another slice. */
-    uint8_t cmd_opcode;
     bool cmd_active;
-    uint64_t cmd_cursor;
-    void *cmd_scratch;
+    struct vr_pages cmd_pages;
 
     uint64_t counters[VROCE_CNT_NUM];
 };
@@ -444,6 +568,9 @@ void vr_report(struct vr_engine *e, enum vr_report_kind kind, uint32_t number,
                uint64_t a, uint64_t b);
 /* Ask the host for vr_run(), once until it comes. */
 void vr_kick(struct vr_engine *e);
+/* The device is dead until reset. */
+void vr_fatal(struct vr_engine *e, enum vroce_fatal cause);
+void vr_moderation_timer(struct vr_engine *e, uint32_t vector);
 /* Raise vector, or do so when its moderation allows. */
 void vr_raise(struct vr_engine *e, uint32_t vector);
 
