@@ -133,6 +133,8 @@ static struct vroce_cqe *vroce_take_cqe(struct vroce_cq *cq)
 		qp = vroce_find_qp(ctx, le32toh(cqe->qpn));
 		if (likely(qp)) {
 			vroce_free_wqe(qp, cqe);
+			if (unlikely(cqe->status != VROCE_WCS_SUCCESS))
+				vroce_qp_error(qp);
 			return cqe;
 		}
 	}

@@ -240,15 +240,35 @@ int vroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 	if (err)
 		return err;
 
-	if (attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
+	if (!(attr_mask & IBV_QP_STATE))
+		return 0;
+
+	if (attr->qp_state == IBV_QPS_RESET) {
 		vroce_lock_cqs(qp);
 		vroce_forget_cqes(qp);
 		vroce_unlock_cqs(qp);
 		vroce_sq_reset(&qp->sq);
 		vroce_rq_reset(&qp->rq);
+		qp->error = false;
+	} else if (attr->qp_state == IBV_QPS_ERR) {
+		vroce_qp_error(qp);
 	}
 
 	return 0;
+}
+
+/* A QP may go to ERR without a completion: then the event is the only sign. */
+void vroce_async_event(struct ibv_context *ibctx, struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		vroce_qp_error(to_vqp(event->element.qp));
+		break;
+	default:
+		break;
+	}
 }
 
 int vroce_destroy_qp(struct ibv_qp *ibqp)

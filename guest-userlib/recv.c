@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include <ccan/minmax.h>
+#include <util/compiler.h>
+#include <util/mmio.h>
 #include <util/util.h>
 
 #include "vroce.h"
@@ -58,12 +60,12 @@ static void vroce_build_rwqe(struct vroce_rq *rq, const struct ibv_recv_wr *wr)
 		};
 }
 
+/* The caller holds the lock of the ring. */
 static int vroce_rq_post(struct vroce_rq *rq, struct ibv_recv_wr *wr,
 			 struct ibv_recv_wr **bad_wr)
 {
 	int err = 0;
 
-	pthread_spin_lock(&rq->lock);
 	for (; wr; wr = wr->next) {
 		if (wr->num_sge < 0 || wr->num_sge > rq->max_sge) {
 			err = EINVAL;
@@ -81,17 +83,43 @@ static int vroce_rq_post(struct vroce_rq *rq, struct ibv_recv_wr *wr,
 	}
 	udma_to_device_barrier();
 	rq->record->index = htole32(rq->pi);
-	pthread_spin_unlock(&rq->lock);
 
 	if (err)
 		*bad_wr = wr;
 	return err;
 }
 
+static void vroce_ring_rq(struct vroce_qp *qp)
+{
+	udma_to_device_barrier();
+	mmio_write64_le(to_vctx(qp->vqp.qp.context)->db,
+			htole64(vroce_doorbell(VROCE_DB_RQ, qp->vqp.qp.qp_num,
+					       qp->rq.pi)));
+}
+
+/*
+ * Called at every sign that the QP went to ERR. From then on each posted
+ * receive rings, since no packet makes the device look for it any more; what
+ * was posted between the transition and its sign is announced here.
+ */
+void vroce_qp_error(struct vroce_qp *qp)
+{
+	if (!qp->rq.ring)
+		return;
+
+	pthread_spin_lock(&qp->rq.lock);
+	if (!qp->error) {
+		qp->error = true;
+		vroce_ring_rq(qp);
+	}
+	pthread_spin_unlock(&qp->rq.lock);
+}
+
 int vroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		    struct ibv_recv_wr **bad_wr)
 {
 	struct vroce_qp *qp = to_vqp(ibqp);
+	int err;
 
 	/* IBA C10-97.2.1: no receives in RESET. */
 	if (!qp->rq.ring || ibqp->state == IBV_QPS_RESET) {
@@ -99,13 +127,26 @@ int vroce_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		return EINVAL;
 	}
 
-	return vroce_rq_post(&qp->rq, wr, bad_wr);
+	pthread_spin_lock(&qp->rq.lock);
+	err = vroce_rq_post(&qp->rq, wr, bad_wr);
+	if (unlikely(qp->error))
+		vroce_ring_rq(qp);
+	pthread_spin_unlock(&qp->rq.lock);
+
+	return err;
 }
 
 int vroce_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr)
 {
-	return vroce_rq_post(&to_vsrq(ibsrq)->rq, wr, bad_wr);
+	struct vroce_rq *rq = &to_vsrq(ibsrq)->rq;
+	int err;
+
+	pthread_spin_lock(&rq->lock);
+	err = vroce_rq_post(rq, wr, bad_wr);
+	pthread_spin_unlock(&rq->lock);
+
+	return err;
 }
 
 struct ibv_srq *vroce_create_srq(struct ibv_pd *ibpd,

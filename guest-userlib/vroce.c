@@ -55,6 +55,7 @@ static void vroce_free_context(struct ibv_context *ibctx)
 
 static const struct verbs_context_ops vroce_context_ops = {
 	.alloc_pd = vroce_alloc_pd,
+	.async_event = vroce_async_event,
 	.attach_mcast = ibv_cmd_attach_mcast,
 	.create_ah = vroce_create_ah,
 	.create_cq = vroce_create_cq,

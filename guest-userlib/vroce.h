@@ -108,6 +108,7 @@ struct vroce_sq {
 struct vroce_qp {
 	struct verbs_qp vqp;
 	bool sq_sig_all;
+	bool error;		/* may be in ERR; under rq.lock, see vroce_qp_error() */
 	struct vroce_mem mem;
 	struct ibv_qp_cap cap;	/* what the rings hold */
 	struct vroce_sq sq;
@@ -206,6 +207,7 @@ int vroce_rq_layout(struct vroce_context *ctx, struct vroce_rq *rq,
 		    uint32_t max_wr, uint32_t max_sge);
 size_t vroce_rq_bytes(const struct vroce_rq *rq);
 void vroce_rq_reset(struct vroce_rq *rq);
+void vroce_qp_error(struct vroce_qp *qp);
 struct ibv_srq *vroce_create_srq(struct ibv_pd *ibpd,
 				 struct ibv_srq_init_attr *attr);
 int vroce_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
@@ -226,6 +228,8 @@ int vroce_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
 		   struct ibv_qp_init_attr *init_attr);
 int vroce_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 		    int attr_mask);
+void vroce_async_event(struct ibv_context *ibctx,
+		       struct ibv_async_event *event);
 int vroce_destroy_qp(struct ibv_qp *ibqp);
 
 /* send.c */
