@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One guest: the QEMU command that boots it, and the ssh way into it."""
 
+import ipaddress
 import os
 import shlex
 import subprocess
@@ -12,6 +13,9 @@ from .util import REPO, UserError
 
 CARD = "card"       # the guest has the vroce card
 RXE = "rxe"         # the guest has a virtio NIC and soft-RoCE on it
+
+# What slirp expects behind its first forwarded port.
+SLIRP_ADDRESS = "10.0.2.15/24"
 
 # Where the shares are mounted in a guest.
 SHARES = {"vroce": "/vroce", "artifacts": "/artifacts"}
@@ -104,6 +108,8 @@ class Guest:
         # images/README.md says what the guest makes of these words.
         mac = wire.mac(self.number)
         append = ["console=ttyS0", "loglevel=5", f"vroce.guest={self.number}",
+                  f"vroce.net={wire.management_mac(self.number)},"
+                  f"{SLIRP_ADDRESS}",
                   f"vroce.net={mac},{self.ipv4}/24,{self.ipv6}/64,"
                   f"mtu={wire.MTU}"]
         if self.mode == RXE:
@@ -224,13 +230,17 @@ class Guest:
                             f"status {result.returncode}): {tail}")
         return result
 
-    def rdma(self):
+    def rdma(self, address=None):
         """The RDMA device on the wire: {"dev": name, "gid": index, "netdev"}.
 
-        gid is the index of the RoCEv2 GID of the wire's IPv4 address.
+        gid is the index of the RoCEv2 GID of an address (default: the wire's
+        IPv4 address).
         """
+        address = ipaddress.ip_address(address or self.ipv4)
+        if address.version == 4:
+            address = ipaddress.IPv6Address(f"::ffff:{address}")
         result = self.run(f"{SCRIPTS}/rdma-info {wire.mac(self.number)} "
-                          f"{self.ipv4}")
+                          f"{address.exploded}")
         return dict(word.split("=", 1) for word in result.stdout.split())
 
 

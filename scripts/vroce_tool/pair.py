@@ -70,6 +70,8 @@ def expand(command, guest, addresses):
         name = match[1]
         if name in ("dev", "gid", "netdev") and name not in facts:
             facts.update(guest.rdma())
+        if name == "gid6" and name not in facts:
+            facts[name] = guest.rdma(guest.ipv6)["gid"]
         return facts.get(name, match[0])
     return PLACEHOLDER.sub(value, command)
 
@@ -281,5 +283,5 @@ COMMANDS = [
             "either fails.  In both commands {a} and {b} stand for the wire "
             "addresses ({a6}, {b6}: IPv6), {dev} for the RDMA device of the "
             "guest that runs it, {gid} for the index of its IPv4 RoCEv2 GID "
-            "and {netdev} for its interface."),
+            "({gid6}: IPv6) and {netdev} for its interface."),
 ]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The card and a stock soft-RoCE peer judge each other, in both directions."""
+
+import re
+
+from vroce_tool import programs
+from vroce_tool.e2e import CARD_AND_RXE, RXES, test
+
+BOTH_WAYS = ((1, 2), (2, 1))
+
+
+@test("rxe: ping", lab=CARD_AND_RXE)
+def ping(bench):
+    return programs.ping(bench)
+
+
+@test("rxe: RC and UD ping-pong", lab=CARD_AND_RXE)
+def pingpong(bench):
+    for guests in BOTH_WAYS:
+        for kind, size in (("rc", 4096), ("rc", 20000), ("ud", 1024)):
+            common = (f"ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -c -e "
+                      f"-s {size} -n 200")
+            bench.pair(common, f"{common} {{a}}", guests=guests)
+
+
+@test("rxe: rping", lab=CARD_AND_RXE)
+def rping(bench):
+    for guests in BOTH_WAYS:
+        common = "rping -v -V -C 10 -S 8000 -a {a}"
+        bench.pair(f"{common} -s", f"{common} -c", guests=guests)
+
+
+@test("rxe: SEND, WRITE and READ, checked", lab=CARD_AND_RXE)
+def xfer(bench):
+    for guests in BOTH_WAYS:
+        common = ("/artifacts/vroce_xfer -d {dev} -g {gid} -s 8000003 "
+                  "-m 100001")
+        text = bench.pair(common, f"{common} {{a}}", guests=guests).b.stdout
+        assert len(re.findall(r"match$", text, re.MULTILINE)) == 3, text
+
+
+@test("rxe: perftest", lab=CARD_AND_RXE)
+def perftest(bench):
+    for guests in BOTH_WAYS:
+        for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+            common = f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 -e"
+            bench.pair(common, f"{common} {{a}}", guests=guests)
+
+
+@test("two rxe guests, the measure", lab=RXES)
+def baseline(bench):
+    """What soft-RoCE reaches in guests of the same shape, in the same run."""
+    return {**programs.bandwidth(bench, "ib_write_bw", count=300),
+            **programs.latency(bench, "ib_write_lat")}
