@@ -10,11 +10,12 @@ import argparse
 import signal
 import sys
 
-from . import capture, lab, monitor, pair, setup, shell
+from . import (capture, demo, lab, monitor, pair, reload, setup, shell,
+               testrun)
 from .util import Interrupted, UserError, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
-MODULES = (setup, lab, shell, pair, capture, monitor)
+MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor)
 
 
 def make_parser():
