@@ -58,6 +58,7 @@ struct vr_pages {
     uint32_t offset;
     uint8_t shift;
     bool contiguous;
+    bool loading;               /* entries are still to be read */
     bool writable;              /* all entries have VROCE_PTE_WRITE */
 };
 
@@ -145,6 +146,7 @@ struct vr_mr {
 enum vroce_rule vr_mr_check(struct vr_engine *e, uint32_t key, uint32_t pdn,
                             uint64_t va, uint64_t len, uint32_t access,
                             struct vr_mr **mr);
+void vr_mr_destroy(struct vr_engine *e, struct vr_mr *mr);
 /* 8-byte atomic on va of region key (VROCE_ACCESS_REMOTE_ATOMIC). */
 enum vroce_rule vr_mr_atomic(struct vr_engine *e, uint32_t key, uint32_t pdn,
                              uint64_t va, bool cmp_swap, uint64_t compare,
@@ -250,60 +252,79 @@ enum vroce_rule vr_rq_take(struct vr_engine *e, struct vr_qp *qp,
 /* What is kept of a send WQE from its first packet to its completion. */
 struct vr_shadow {
     uint32_t index;             /* free-running unit index of the WQE */
-    uint32_t first_psn, npsn;
+    uint32_t first_psn, npsn;   /* npsn 0: a local operation */
     uint32_t length;            /* bytes of the message */
     uint32_t hash;              /* of the WQE's bytes: VROCE_RULE_WQE_CHANGED */
     uint64_t wr_id;
     uint8_t opcode, flags, units;
-    bool done;                  /* acknowledged, not yet completed in order */
+    bool done;                  /* local: executed; READ, atomic: answered */
 };
 
-/* Requester half, IBA 9.7.3 and 9.7.5. */
+/* A WQE that failed here: reported when those before it have completed. */
+struct vr_failure {
+    bool set;
+    uint8_t opcode, status;
+    uint16_t rule;
+    uint32_t index, end;        /* free-running unit index of the WQE, behind it */
+    uint64_t wr_id;
+};
+
+/*
+ * Requester half, IBA 9.7.3 and 9.7.5. Send queue indices count units and are
+ * free-running: consumer <= cur <= next <= producer.
+ */
 struct vr_req {
-    uint32_t producer;          /* units, free-running, by the doorbell */
-    uint32_t next;              /* unit index of the next WQE to begin */
-    uint32_t consumer;          /* unit index of the oldest WQE not completed */
-    uint32_t psn;               /* of the next new packet */
+    uint32_t producer;          /* by the doorbell */
+    uint32_t next;              /* of the next WQE to begin */
+    uint32_t cur;               /* of the WQE in transmission … */
+    uint32_t cur_pkt;           /* … and its packet; going back moves both */
+    uint32_t consumer;          /* of the oldest WQE not completed */
+    uint32_t psn;               /* of the next WQE to begin */
     uint32_t una;               /* oldest PSN not acknowledged */
-    uint32_t send_shadow;       /* cursor: shadow in transmission … */
-    uint32_t send_off;          /* … and its packet number; go-back-N moves it */
-    uint32_t shadow_head, shadow_num, shadow_cap;
-    struct vr_shadow *shadows;  /* ring of shadow_cap, oldest at head */
-    uint32_t reads_inflight;
-    uint32_t read_psn;          /* next READ response expected */
-    uint32_t pkts_since_ackreq;
+    uint32_t sent;              /* behind the highest PSN ever sent */
+    struct vr_shadow *shadows;  /* [1 << sq_log_units], by unit index */
+    uint32_t reads;             /* READs and atomics between consumer and cur */
+    uint32_t unasked;           /* packets since the last one with AckReq */
     uint8_t retries_left, rnr_left;
-    bool waiting_rnr, fenced, drain_pending;
+    bool waiting_rnr;
+    bool went_back;             /* and nothing was acknowledged since */
+    bool drained;               /* SQD: SQ_DRAINED was raised, or none is due */
+    struct vr_failure failure;
     struct vr_timer retry_timer, rnr_timer;
-    uint64_t last_post;
+    uint64_t last_post;         /* ns */
 };
 
-/* A READ or atomic that may be asked for again, IBA 9.7.5.1.3 (replay). */
+/* A READ or atomic that may be asked for again, IBA 9.7.5.1.4. */
 struct vr_replay {
     uint32_t psn, npsn;
     uint8_t op;                 /* VR_OP_READ_REQ or an atomic */
+    bool active;                /* the scheduler still serves it */
+    bool served;                /* its answer has gone out once */
     uint32_t key, len;
     uint64_t va, result;
-    uint32_t msn;
-    uint32_t sent;              /* READ: packets of the answer handed out */
-    bool active;                /* READ: the scheduler still serves it */
+    uint32_t start, next, end;  /* READ: packets of the answer under way */
 };
 
 /* Responder half, IBA 9.7.4. */
 struct vr_resp {
     uint32_t psn;               /* expected */
     uint32_t msn;
-    bool in_message, nak_sent, have_ack;
-    uint8_t op;                 /* of the message in progress */
+    bool in_message;
+    bool nak_sent;              /* silent about what is behind the gap */
+    bool established;           /* COMM_EST was raised */
+    bool have_ack;              /* to be sent by the scheduler: */
     uint8_t ack_syndrome;
-    uint32_t ack_psn;           /* acknowledgement waiting to be sent */
-    uint32_t received;          /* bytes of the message in progress */
-    uint32_t rkey, dma_len;     /* WRITE in progress */
+    uint32_t ack_psn;
+    uint8_t op;                 /* of the message in progress */
+    uint32_t received;          /* its bytes so far */
+    uint32_t rkey, dma_len;     /* WRITE */
     uint64_t va;
-    struct vr_recv recv;
-    uint32_t replay_head, replay_num;
-    struct vr_replay *replay;   /* ring of max_dest_rd_atomic */
+    struct vr_recv recv;        /* SEND, WRITE with immediate */
+    struct vr_replay replay[VR_MAX_RD_ATOMIC];  /* ring */
+    uint32_t replay_next, replay_num, replay_active;
 };
+
+enum vr_sched_list { VR_SCHED_NONE, VR_SCHED_RUN, VR_SCHED_BLOCKED };
 
 struct vr_qp {
     uint32_t qpn, pdn, send_cqn, recv_cqn, srqn, context;
@@ -312,7 +333,8 @@ struct vr_qp {
     struct vroce_qp_attr attr;  /* as last modified, little-endian */
     uint32_t mtu;               /* bytes */
     struct vr_route route;      /* of a connected QP */
-    bool has_sq, has_rq, loopback, scheduled;
+    bool loopback;              /* route leads to one of our own GIDs */
+    bool has_sq, has_rq;
     uint32_t sq_off;
     uint8_t sq_log_units;
     uint16_t last_rule;
@@ -320,17 +342,30 @@ struct vr_qp {
     struct vr_rq rq;
     struct vr_req req;
     struct vr_resp resp;
-    uint32_t sched_next;        /* QP number; VROCE_NONE: last */
+    uint8_t sched_list;         /* enum vr_sched_list */
+    uint32_t sched_prev, sched_next;    /* QP numbers, 0: none */
 };
 
 struct vr_qp *vr_qp_get(struct vr_engine *e, uint32_t qpn);
-/* Error state: flushes both queues in order, raises event unless it is 0. */
+/*
+ * To the error state: raises event unless it is 0; both queues are flushed in
+ * order by the scheduler. May be called at any depth.
+ */
 void vr_qp_error(struct vr_engine *e, struct vr_qp *qp, enum vroce_event event,
                  enum vroce_rule rule);
-/* A send queue doorbell. */
+/* Free qp and all it holds, timers, list places and users included. */
+void vr_qp_destroy(struct vr_engine *e, struct vr_qp *qp);
 void vr_sq_doorbell(struct vr_engine *e, uint32_t page, uint32_t qpn,
                     uint32_t value);
-/* Put qp at the end of the list that vr_sched_run() serves, and kick. */
+void vr_rq_doorbell(struct vr_engine *e, uint32_t page, uint32_t qpn,
+                    uint32_t value);
+/* Largest path MTU in bytes that fits the netdev's MTU, 256..4096. */
+uint32_t vr_port_mtu(const struct vr_engine *e);
+
+/*
+ * Put qp at the end of the list that vr_sched_run() serves. Wakes nobody: each
+ * entry into the engine ends with vr_sched_run(), and a kick if work is left.
+ */
 void vr_sched_add(struct vr_engine *e, struct vr_qp *qp);
 /* Serve QPs and queued loopback packets; true when work is left. */
 bool vr_sched_run(struct vr_engine *e, uint32_t budget);
@@ -339,32 +374,53 @@ void vr_qp_rnr_timer(struct vr_engine *e, uint32_t qpn);
 
 /*
  * Read the WQE at unit index into buf (8 units of room), with the checks that
- * need no QP type: units, index, num_sge, size. Returns the broken rule.
+ * need no QP type: units, index, num_sge, inline_len. Returns the broken rule.
  */
 enum vroce_rule vr_sq_fetch(struct vr_engine *e, struct vr_qp *qp,
                             uint32_t index, void *buf);
 
+/* The WQE that was read last, checked and with its places found. */
+struct vr_wqe {
+    bool valid;
+    uint8_t units;
+    uint32_t qpn, index;
+    uint32_t seg_off, data_off; /* in bytes[]: segment; SGEs or inline data */
+    uint32_t length;            /* bytes of the message */
+    uint32_t hash;
+    union {
+        struct vroce_wqe_ctrl ctrl;
+        uint8_t bytes[VROCE_MAX_WQE_UNITS * VROCE_SQ_UNIT];
+        uint64_t words[VROCE_MAX_WQE_UNITS * VROCE_SQ_UNIT / 8];
+    };
+};
+
 /* A packet or super-packet has arrived; payload names are `from`'s. */
 void vr_transport_rx(struct vr_engine *e, struct vr_engine *from,
                      const struct vr_sp *sp);
-/* View of what p names in engine owner; the broken rule when it cannot be. */
+/*
+ * View of what p names in engine owner; the broken rule when there is none.
+ * NO_OBJECT: the name is stale, drop the packet without a word. The bytes of an
+ * inline WQE stay where they are until the next view of this engine.
+ */
 enum vroce_rule vr_payload_view(struct vr_engine *owner,
                                 const struct vr_payload *p,
                                 struct vr_view *view);
 /*
  * The sender's own memory behind p could not be read when the packet was made:
- * completes the WQE in error, or turns the READ response into a NAK.
+ * completes the WQE in error, or turns the READ response into a NAK. Only
+ * notes it: the scheduler acts.
  */
 void vr_payload_failed(struct vr_engine *owner, const struct vr_payload *p,
                        enum vroce_rule rule);
 
-/* Free qp and all it holds, timers, list places and users included. */
-void vr_qp_destroy(struct vr_engine *e, struct vr_qp *qp);
-
 /* -------------------------------------------------------------- loop.c */
 
-/* Queue a copy of sp for delivery to ourselves by vr_sched_run(). */
+/*
+ * Queue a copy of sp, BYTES payload included, for delivery to ourselves by
+ * vr_sched_run(). Dropped when the queue is full, which it tells before.
+ */
 void vr_loop_push(struct vr_engine *e, const struct vr_sp *sp);
+bool vr_loop_full(const struct vr_engine *e);
 void vr_loop_reset(struct vr_engine *e);
 
 /* --------------------------------------------------------------- srq.c */
@@ -525,6 +581,7 @@ struct vr_engine {
     bool enabled, link_up, tx_full, kicked, fatal;
 
     struct vr_table qps, cqs, eqs, mrs, pds, srqs, contexts;
+    struct vr_context kernel_context;
     struct vr_gid *gids;
     uint32_t gid_hint;          /* last one found */
     uint64_t pages_used;        /* against cfg.num_pages */
@@ -535,7 +592,10 @@ struct vr_engine {
     uint8_t netdev_mac[6];
     uint16_t netdev_mtu;
 
-    uint32_t sched_head, sched_tail;    /* QP numbers */
+    struct {
+        uint32_t head, tail;    /* QP numbers, 0: none */
+    } sched[VR_SCHED_BLOCKED + 1];
+    struct vr_wqe wqe;          /* not saved */
     struct vr_loop_queue *loop; /* queued loopback super-packets */
     struct vr_edge *edge;       /* what the wire could not take yet */
     const struct vr_link_ops *link_ops;
@@ -566,6 +626,9 @@ static inline void vr_count(struct vr_engine *e, enum vroce_counter c, uint64_t 
 
 void vr_report(struct vr_engine *e, enum vr_report_kind kind, uint32_t number,
                uint64_t a, uint64_t b);
+/* Misuse of an object that is no QP: text is put behind its kind and number. */
+void vr_misuse_of(struct vr_engine *e, enum vroce_rule rule, const char *what,
+                  uint32_t number, const char *text);
 /* Ask the host for vr_run(), once until it comes. */
 void vr_kick(struct vr_engine *e);
 /* The device is dead until reset. */
