@@ -47,6 +47,11 @@ def binary(flavour="plain"):
     return cache_dir() / "qemu" / flavour / "bin" / TARGET
 
 
+def build_dir(flavour="plain"):
+    """The build folder of a flavour, where the qtests are too."""
+    return cache_dir() / "qemu" / flavour / "build"
+
+
 def firmware_dir():
     """The folder for QEMU's -L."""
     return cache_dir() / "firmware"
@@ -78,7 +83,7 @@ class Tree:
         self.own = Path(source).absolute() if source else None
         self.dir = cache_dir() / "qemu" / flavour
         self.src = self.dir / "src"
-        self.build = self.dir / "build"
+        self.build = build_dir(flavour)
         self.options = _OPTIONS + FLAVOURS[flavour]
 
     def source(self):
@@ -104,6 +109,12 @@ class Tree:
                     cwd=self.build, log=self.dir / "build.log",
                     on_line=progress.ninja, what="building QEMU")
             return self._publish_binary()
+
+    def plan(self):
+        """What make() would do, in words."""
+        if not self._state_file.exists():
+            return f"build all of {self.own or 'Debian 13 source'}"
+        return "build what changed since the last build"
 
     # -- the source
 
@@ -224,7 +235,7 @@ def sync_tree(source, tree, keep=(), skip=(".git", "build")):
 
     Files keep their times.  keep names files whose content is somebody
     else's business, skip top-level entries that are no source.  Nothing is
-    deleted: the build system ignores strangers.
+    deleted: build systems ignore strangers.
     """
     keep = set(keep)
     for folder, names, files in os.walk(source):

@@ -294,6 +294,12 @@ class step:
         if line.startswith("["):
             self.detail = line[1:].split("]")[0]
 
+    def apt(self, line):
+        """An on_line for run(): show what apt and dpkg are busy with."""
+        words = line.split()
+        if words and words[0] in ("Unpacking", "Setting"):
+            self.detail = " ".join(words[:4]).replace("Setting up", "setting up")
+
     def __str__(self):
         detail = f" {self.detail}" if self.detail else ""
         now = elapsed(int(time.monotonic() - self.began)).replace(".0", "")
