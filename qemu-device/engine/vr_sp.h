@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vroce_hw.h"
+#include "../vroce_hw.h"
 
 #define VR_PSN_MASK 0xffffffu
 
