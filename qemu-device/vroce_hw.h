@@ -366,7 +366,7 @@ struct vroce_create_cq_in {
 	struct vroce_buf buf;	/* 1 << log_size struct vroce_cqe, zeroed, and the record */
 	__le32 rec_off;		/* of the struct vroce_db_record in buf, multiple of 8 */
 	__le32 context;		/* doorbell page */
-	__le32 eqn;
+	__le32 eqn;		/* or VROCE_NONE: no completion events */
 	__u8 log_size;
 	__u8 reserved[3];
 };
@@ -667,7 +667,7 @@ VROCE_ASSERT_SIZE(struct vroce_wqe_atomic, 32);
 struct vroce_wqe_ud {
 	struct vroce_av av;
 	__le32 dest_qpn;
-	__le32 qkey;
+	__le32 qkey;		/* bit 31 set: the QP's own instead, IBA 10.2.5 */
 };
 VROCE_ASSERT_SIZE(struct vroce_wqe_ud, 48);
 
