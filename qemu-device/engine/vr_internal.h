@@ -15,6 +15,7 @@
 
 #define VR_MAX_MSG_SIZE         (1u << 30)
 #define VR_MAX_RD_ATOMIC        16
+#define VR_MIN_MTU              68      /* of the netdev, RFC 791 */
 #define VR_MAX_INLINE           432     /* what the largest WQE of a UD QP holds */
 #define VR_MAX_FAST_REG_PAGES   4096
 
@@ -89,7 +90,11 @@ int vr_pages_rw(struct vr_engine *e, const struct vr_pages *p, uint64_t off,
  */
 int vr_pages_publish(struct vr_engine *e, const struct vr_pages *p,
                      uint64_t off, const void *entry, uint32_t len);
-/* Do the ring of `size` bytes at off and the record fit buf, apart? */
+/*
+ * Do the ring of `size` bytes at off and the record (or VR_NO_RECORD) fit buf,
+ * apart from each other and aligned?
+ */
+#define VR_NO_RECORD VROCE_NONE
 bool vr_ring_fits(const struct vroce_buf *buf, uint64_t off, uint64_t size,
                   uint32_t rec_off);
 
@@ -163,16 +168,20 @@ struct vr_eq {
     uint8_t log_size;
     bool async, armed;
     bool overrun;               /* some event was lost, ever */
-    bool lost;                  /* completions still owed: see vr_eq_doorbell() */
+    bool lost;                  /* completions are still owed */
     uint32_t producer, consumer;    /* free-running */
     uint32_t users;             /* CQs that report here */
     struct vr_pages ring;
 };
 
+#define VR_MAX_LOG_EQE 16
+
+enum vr_armed { VR_ARMED_NO, VR_ARMED_ANY, VR_ARMED_SOLICITED };
+
 struct vr_cq {
     uint32_t cqn, eqn, context;
     uint8_t log_size;
-    uint8_t armed;              /* 0 no, 1 any, 2 solicited only */
+    uint8_t armed;              /* enum vr_armed */
     uint16_t error;             /* enum vroce_rule that ended its work, or 0 */
     uint32_t rec_off;
     uint32_t producer, consumer_seen;   /* free-running */
@@ -445,6 +454,9 @@ struct vr_pd {
 int vr_pd_hold(struct vr_engine *e, uint32_t pdn, uint32_t context,
                uint16_t *rule);
 void vr_pd_release(struct vr_engine *e, uint32_t pdn, uint32_t context);
+/* The same for a region; dma: of all bus addresses. */
+int vr_pd_hold_mr(struct vr_engine *e, uint32_t pdn, bool dma, uint16_t *rule);
+void vr_pd_release_mr(struct vr_engine *e, uint32_t pdn, bool dma);
 struct vr_pd *vr_pd_get(struct vr_engine *e, uint32_t pdn);
 
 /* User context: a doorbell page. Page 0 is the kernel's and always there. */
@@ -586,6 +598,7 @@ struct vr_engine {
     uint32_t gid_hint;          /* last one found */
     uint64_t pages_used;        /* against cfg.num_pages */
     uint32_t async_eqn;
+    bool eq_overrun;            /* some event was lost since reset */
     uint8_t *mr_variants;       /* next variant of each index */
 
     uint32_t netdev_qpn, netdev_flags;
@@ -612,9 +625,7 @@ struct vr_engine {
         struct vr_timer timer;
     } moderation[VROCE_MAX_VECTORS];
 
-    /* A command that needs another slice. */
-    bool cmd_active;
-    struct vr_pages cmd_pages;
+    struct vr_pages cmd_pages;  /* page list of the command in execution */
 
     uint64_t counters[VROCE_CNT_NUM];
 };
@@ -631,6 +642,11 @@ void vr_misuse_of(struct vr_engine *e, enum vroce_rule rule, const char *what,
                   uint32_t number, const char *text);
 /* Ask the host for vr_run(), once until it comes. */
 void vr_kick(struct vr_engine *e);
+/*
+ * The end of each entry: a bounded slice of work. What is left waits for
+ * vr_run(); a kick wakes the host's main loop, so only then.
+ */
+void vr_entry_end(struct vr_engine *e);
 /* The device is dead until reset. */
 void vr_fatal(struct vr_engine *e, enum vroce_fatal cause);
 void vr_moderation_timer(struct vr_engine *e, uint32_t vector);

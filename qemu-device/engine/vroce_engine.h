@@ -187,6 +187,9 @@ void vr_set_moderation(struct vr_engine *e, uint32_t vector, uint32_t us);
 void vr_misuse(struct vr_engine *e, enum vroce_rule rule, uint32_t number,
                const char *text);
 
+/* Was an event lost since reset (VROCE_STATUS_EQ_OVERRUN)? */
+bool vr_eq_overrun(const struct vr_engine *e);
+
 /* Snapshot of the counters, VROCE_CNT_NUM values. */
 const uint64_t *vr_counters(const struct vr_engine *e);
 /* Name of a counter, misuse rule or QP state; NULL when there is none. */
