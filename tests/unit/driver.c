@@ -176,6 +176,9 @@ int drv_number(struct drv *d, uint8_t opcode, uint32_t number)
 {
     struct vroce_number in = { .number = htole32(number) };
 
+    if (d->gone) {
+        return VROCE_OK;
+    }
     return fh_command(d->h, opcode, &in, sizeof(in), NULL, 0, NULL);
 }
 

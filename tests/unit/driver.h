@@ -35,6 +35,7 @@ struct drv {
     struct fakehost *h;
     uint32_t context;           /* doorbell page; 0 is the kernel's */
     uint32_t pdn;
+    bool gone;                  /* was reset: nothing is left to destroy */
     uint8_t gid[2][16];         /* table entries 0 (IPv4) and 1 (IPv6) */
     GHashTable *qps;            /* number -> struct drv_qp */
 };

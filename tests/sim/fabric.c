@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The fabric between the nodes: each port has a rate and a queue, each packet
+ * may be lost, doubled, delayed, overtaken or corrupted. Super-packets are cut
+ * where their packets meet different fates, so that both links know the same
+ * faults.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define ETH_LEN 14
+#define OVERHEAD 70             /* of a packet, when only its payload is known */
+
+/* Something on its way to a node. */
+struct arrival {
+    struct node *to, *from;
+    uint8_t *frame;
+    size_t len;
+    struct vr_sp sp;
+    uint8_t *bytes;             /* of sp, when it carries its own */
+};
+
+static void arrival_free(void *opaque)
+{
+    struct arrival *a = opaque;
+
+    g_free(a->frame);
+    g_free(a->bytes);
+    g_free(a);
+}
+
+static void arrive(struct sim *s, void *opaque)
+{
+    struct arrival *a = opaque;
+
+    a->to->touched = a->from->touched = true;
+    if (a->frame) {
+        fh_receive(a->to->h, a->frame, a->len);
+    } else {
+        fh_deliver(a->to->h, a->from->h, &a->sp);
+    }
+}
+
+/* ------------------------------------------------------------- ports */
+
+static void run_node(struct sim *s, void *opaque)
+{
+    struct node *n = opaque;
+
+    n->run_pending = false;
+    n->touched = true;
+    if (fh_run(n->h)) {
+        n->run_pending = true;
+        sim_at(s, s->now + 1 * US, run_node, n, NULL);
+    }
+}
+
+static void on_kick(void *opaque)
+{
+    struct node *n = opaque;
+
+    if (!n->run_pending) {
+        n->run_pending = true;
+        sim_at(n->s, n->s->now + 1 * US, run_node, n, NULL);
+    }
+}
+
+static void timer(struct sim *s, void *opaque)
+{
+    struct node *n = opaque;
+
+    if (n->h->deadline <= s->now) {
+        n->touched = true;
+        fh_timer(n->h);
+    }
+}
+
+static void on_deadline(void *opaque, uint64_t ns)
+{
+    struct node *n = opaque;
+
+    if (ns != UINT64_MAX) {
+        sim_at(n->s, ns, timer, n, NULL);
+    }
+}
+
+static void departed(struct sim *s, void *opaque)
+{
+    struct node *n = opaque;
+
+    n->queued--;
+    if (n->full && n->queued <= s->p.queue / 2) {
+        n->full = false;
+        n->touched = true;
+        fh_tx_ready(n->h);
+    }
+}
+
+/* Put len bytes in the port's queue; returns when they have left it. */
+static uint64_t depart(struct node *n, uint64_t len)
+{
+    struct sim *s = n->s;
+
+    n->busy_until = MAX(n->busy_until, s->now) +
+                    len * 8 * SEC / s->p.rate;
+    n->queued++;
+    sim_at(s, n->busy_until, departed, n, NULL);
+    return n->busy_until;
+}
+
+/* -------------------------------------------------------------- fates */
+
+static bool chance(struct sim *s, double p)
+{
+    return p > 0 && g_rand_double(s->rand) < p;
+}
+
+static uint32_t draw_fate(struct sim *s, const struct sim_packet *p)
+{
+    uint32_t fate = s->filter ? s->filter(s, p) : 0;
+
+    s->packets++;
+    if (p->to == VROCE_NONE || s->node[p->from].dead || s->node[p->to].dead ||
+        chance(s, s->p.loss)) {
+        fate |= FATE_LOST;
+    }
+    fate |= chance(s, s->p.corrupt) ? FATE_CORRUPT : 0;
+    fate |= chance(s, s->p.dup) ? FATE_TWICE : 0;
+    fate |= chance(s, s->p.reorder) ? FATE_LATE : 0;
+    s->dropped += fate & FATE_LOST ? 1 : 0;
+    if (fate) {
+        sim_trace(s, "  fabric: n%u->n%d opcode 0x%02x psn 0x%06x%s%s%s%s",
+                  p->from, (int)p->to, p->opcode, p->psn,
+                  fate & FATE_LOST ? " lost" : "",
+                  fate & FATE_CORRUPT ? " corrupted" : "",
+                  fate & FATE_TWICE ? " twice" : "",
+                  fate & FATE_LATE ? " late" : "");
+    }
+    return fate;
+}
+
+static int copies(uint32_t fate)
+{
+    return fate & FATE_TWICE ? 2 : 1;
+}
+
+static uint64_t travel_time(struct sim *s, uint32_t fate)
+{
+    uint64_t t = s->p.delay;
+
+    if (fate & FATE_LATE) {
+        /* Long enough to be overtaken by several packets. */
+        t += 1 + (uint64_t)(g_rand_double(s->rand) *
+                            MAX(s->p.jitter, 4 * s->p.delay));
+    }
+    return t;
+}
+
+/* --------------------------------------------------------- wire frames */
+
+static bool look(struct node *n, const uint8_t *frame, size_t len,
+                 struct sim_packet *p)
+{
+    struct sim *s = n->s;
+    uint16_t type = frame[12] << 8 | frame[13];
+    size_t bth = ETH_LEN + (type == 0x0800 ? 20 : 40) + 8;
+
+    *p = (struct sim_packet) { .from = n->id, .to = VROCE_NONE, .len = len };
+    for (uint32_t i = 0; i < s->p.nodes; i++) {
+        uint8_t mac[6];
+
+        drv_mac(i + 1, mac);
+        if (!memcmp(frame, mac, 6)) {
+            p->to = i;
+        }
+    }
+    if (len < bth + 12) {
+        return false;
+    }
+    p->opcode = frame[bth];
+    p->dqpn = frame[bth + 5] << 16 | frame[bth + 6] << 8 | frame[bth + 7];
+    p->psn = frame[bth + 9] << 16 | frame[bth + 10] << 8 | frame[bth + 11];
+    return true;
+}
+
+static void send_copy(struct node *n, uint32_t to, const uint8_t *frame,
+                      size_t len, uint64_t when, bool corrupt)
+{
+    struct arrival *a = g_new0(struct arrival, 1);
+    struct sim *s = n->s;
+
+    a->to = &s->node[to];
+    a->from = n;
+    a->frame = g_memdup2(frame, len);
+    a->len = len;
+    if (corrupt) {
+        /* Ethernet's own check is not ours: flip a bit behind its header. */
+        uint32_t bit = g_rand_int_range(s->rand, ETH_LEN * 8, len * 8);
+
+        a->frame[bit / 8] ^= 1u << bit % 8;
+    }
+    sim_at(s, when, arrive, a, arrival_free);
+}
+
+static void pcap_write(FILE *f, uint64_t now, const uint8_t *frame, size_t len)
+{
+    const uint32_t header[4] = { now / SEC, now % SEC, len, len };
+
+    fwrite(header, sizeof(header), 1, f);
+    fwrite(frame, len, 1, f);
+}
+
+static bool frame_tx(void *opaque, const uint8_t *frame, size_t len)
+{
+    struct node *n = opaque;
+    struct sim *s = n->s;
+    struct sim_packet p;
+    uint64_t left = depart(n, len);
+    uint32_t fate;
+
+    if (s->pcap) {
+        pcap_write(s->pcap, s->now, frame, len);
+    }
+    if (!look(n, frame, len, &p)) {
+        sim_fail(s, "node %u sends a frame of %zu bytes that is no packet",
+                 n->id, len);
+    }
+    fate = draw_fate(s, &p);
+    for (int k = 0; !(fate & FATE_LOST) && k < copies(fate); k++) {
+        send_copy(n, p.to, frame, len, left + travel_time(s, fate),
+                  fate & FATE_CORRUPT);
+    }
+    n->full = n->queued >= s->p.queue;
+    return !n->full;
+}
+
+/* ------------------------------------------------- super-packets by reference */
+
+static uint32_t node_of_gid(struct sim *s, const uint8_t gid[16])
+{
+    for (uint32_t i = 0; i < s->p.nodes; i++) {
+        if (!memcmp(s->node[i].d->gid[0], gid, 16) ||
+            !memcmp(s->node[i].d->gid[1], gid, 16)) {
+            return i;
+        }
+    }
+    return VROCE_NONE;
+}
+
+static void send_piece(struct node *n, uint32_t to, const struct vr_sp *sp,
+                       uint32_t fate, uint64_t left)
+{
+    struct sim *s = n->s;
+
+    if (fate & (FATE_LOST | FATE_CORRUPT)) {
+        return;
+    }
+    for (int k = 0; k < copies(fate); k++) {
+        struct arrival *a = g_new0(struct arrival, 1);
+
+        a->to = &s->node[to];
+        a->from = n;
+        a->sp = *sp;
+        if (sp->payload.kind == VR_PAYLOAD_BYTES) {
+            a->bytes = g_memdup2(sp->payload.bytes + sp->payload.off,
+                                 sp->payload.len);
+            a->sp.payload.bytes = a->bytes;
+            a->sp.payload.off = 0;
+        }
+        sim_at(s, left + travel_time(s, fate), arrive, a, arrival_free);
+    }
+}
+
+static bool sp_send(void *opaque, const struct vr_sp *sp)
+{
+    struct node *n = opaque;
+    struct sim *s = n->s;
+    uint64_t left = depart(n, sp->payload.len + (uint64_t)sp->npkt * OVERHEAD);
+    uint32_t to = node_of_gid(s, sp->route.dgid);
+    struct vr_sp piece = *sp;
+    uint32_t plain = 0;         /* packets at the head of piece without a fate */
+
+    for (uint32_t i = 0; i < sp->npkt; i++) {
+        struct sim_packet p = {
+            .from = n->id, .to = to, .opcode = vr_sp_bth_opcode(sp, i),
+            .psn = vr_psn_add(sp->psn, i), .dqpn = sp->dqpn, .len = sp->mtu,
+        };
+        uint32_t fate = draw_fate(s, &p);
+        struct vr_sp rest = piece;
+        uint32_t left_over = sp->npkt - i - 1;
+
+        if (!fate) {
+            plain++;
+            continue;
+        }
+        if (plain) {
+            vr_sp_split(&piece, plain, &rest);
+            send_piece(n, to, &piece, 0, left);
+            piece = rest;
+            plain = 0;
+        }
+        if (left_over) {
+            vr_sp_split(&piece, 1, &rest);
+        }
+        send_piece(n, to, &piece, fate, left);
+        piece = rest;
+    }
+    if (plain) {
+        send_piece(n, to, &piece, 0, left);
+    }
+    n->full = n->queued >= s->p.queue;
+    return !n->full;
+}
+
+static const struct vr_link_ops ref_ops = { .send = sp_send };
+
+static void on_report(void *opaque, const struct vr_report *r)
+{
+    static const char *const kinds[] = {
+        [VR_REPORT_MISUSE] = "misuse", [VR_REPORT_QP_STATE] = "qp-state",
+        [VR_REPORT_TX] = "tx", [VR_REPORT_RX] = "rx",
+        [VR_REPORT_RETRY] = "retry", [VR_REPORT_COMPLETION] = "completion",
+        [VR_REPORT_EVENT] = "event", [VR_REPORT_COMMAND] = "command",
+    };
+    struct node *n = opaque;
+
+    sim_trace(n->s, "n%u %s %u a=0x%llx b=0x%llx%s%s%s%s", n->id,
+              kinds[r->kind], r->number, (unsigned long long)r->a,
+              (unsigned long long)r->b, r->rule ? " rule " : "",
+              r->rule ? vr_rule_name(r->rule) : "", r->text ? ": " : "",
+              r->text ? r->text : "");
+}
+
+void fabric_attach(struct node *n)
+{
+    n->h->opaque = n;
+    n->h->frame_tx = frame_tx;
+    n->h->on_kick = on_kick;
+    n->h->on_deadline = on_deadline;
+    n->h->on_report = on_report;
+    if (n->s->link == SIM_REF) {
+        vr_set_link_ops(n->h->e, &ref_ops, n);
+    }
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static const struct scenario *const sets[] = {
+    rc_scenarios, fault_scenarios, error_scenarios,
+};
+
+static char *opt_scenario, *opt_link, *opt_pcap;
+static int opt_seed = 1, opt_seeds = 1, opt_nodes, opt_qps, opt_ops,
+           opt_max_len = -1, opt_queue, opt_mtu;
+static double opt_loss = -1, opt_dup = -1, opt_reorder = -1, opt_corrupt = -1,
+              opt_rate;
+static gboolean opt_list, opt_verbose;
+
+static const GOptionEntry options[] = {
+    { "list", 0, 0, G_OPTION_ARG_NONE, &opt_list, "List the scenarios", NULL },
+    { "scenario", 0, 0, G_OPTION_ARG_STRING, &opt_scenario,
+      "Run this one (default: all)", "NAME" },
+    { "link", 0, 0, G_OPTION_ARG_STRING, &opt_link,
+      "wire, ref or both (default), whose results must be the same", "LINK" },
+    { "seed", 0, 0, G_OPTION_ARG_INT, &opt_seed, "First seed (1)", "S" },
+    { "seeds", 0, 0, G_OPTION_ARG_INT, &opt_seeds, "Number of seeds (1)", "N" },
+    { "nodes", 0, 0, G_OPTION_ARG_INT, &opt_nodes, "Nodes", "N" },
+    { "qps", 0, 0, G_OPTION_ARG_INT, &opt_qps, "Connections in all", "N" },
+    { "ops", 0, 0, G_OPTION_ARG_INT, &opt_ops,
+      "Work requests each way of a connection", "N" },
+    { "max-len", 0, 0, G_OPTION_ARG_INT, &opt_max_len, "Longest message",
+      "BYTES" },
+    { "loss", 0, 0, G_OPTION_ARG_DOUBLE, &opt_loss, "Packets lost", "P" },
+    { "dup", 0, 0, G_OPTION_ARG_DOUBLE, &opt_dup, "Packets doubled", "P" },
+    { "reorder", 0, 0, G_OPTION_ARG_DOUBLE, &opt_reorder, "Packets held up",
+      "P" },
+    { "corrupt", 0, 0, G_OPTION_ARG_DOUBLE, &opt_corrupt,
+      "Packets with a bit flipped", "P" },
+    { "rate", 0, 0, G_OPTION_ARG_DOUBLE, &opt_rate, "Of a port, in Gb/s", "R" },
+    { "queue", 0, 0, G_OPTION_ARG_INT, &opt_queue, "Frames that a port holds",
+      "N" },
+    { "mtu", 0, 0, G_OPTION_ARG_INT, &opt_mtu,
+      "Path MTU: 256, 512, 1024, 2048 or 4096 (default: mixed)", "BYTES" },
+    { "pcap", 0, 0, G_OPTION_ARG_FILENAME, &opt_pcap,
+      "Write the wire's frames here", "FILE" },
+    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &opt_verbose,
+      "Print every step", NULL },
+    { NULL }
+};
+
+static void usage_error(const char *fmt, ...) G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN;
+
+static void usage_error(const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "sim: ");
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
+static void check_probability(double p, const char *name)
+{
+    if (p > 1) {
+        usage_error("--%s is a probability: 0 to 1", name);
+    }
+}
+
+static uint8_t mtu_code(int mtu)
+{
+    for (int code = 1; code <= 5; code++) {
+        if (mtu == 128 << code) {
+            return code;
+        }
+    }
+    usage_error("--mtu must be 256, 512, 1024, 2048 or 4096");
+}
+
+static void check_options(void)
+{
+    check_probability(opt_loss, "loss");
+    check_probability(opt_dup, "dup");
+    check_probability(opt_reorder, "reorder");
+    check_probability(opt_corrupt, "corrupt");
+    if (opt_nodes && (opt_nodes < 2 || opt_nodes > 250)) {
+        usage_error("--nodes must be 2 to 250");
+    }
+    if (opt_qps < 0 || opt_qps > 1000) {
+        usage_error("--qps must be 1 to 1000");
+    }
+    if (opt_seeds < 1) {
+        usage_error("--seeds must be 1 or more");
+    }
+    if (opt_link && strcmp(opt_link, "wire") && strcmp(opt_link, "ref") &&
+        strcmp(opt_link, "both")) {
+        usage_error("--link must be wire, ref or both, not %s", opt_link);
+    }
+}
+
+/* An option, when it was given. */
+static uint32_t pick(int option, int min, uint32_t otherwise)
+{
+    return option >= min ? (uint32_t)option : otherwise;
+}
+
+static struct sim_params params(const struct scenario *sc, uint32_t seed)
+{
+    struct sim_params p = {
+        .seed = seed, .nodes = 2, .qps = 4, .ops = 40, .max_len = 65536,
+        .delay = 5 * US, .rate = 100 * SEC, .queue = 256, .timeout = 12,
+        .retry_cnt = 7, .psn = VROCE_NONE, .verbose = opt_verbose,
+        .pcap = opt_pcap,
+    };
+
+    sc->tune(&p);
+    p.nodes = pick(opt_nodes, 1, p.nodes);
+    p.qps = pick(opt_qps, 1, p.qps);
+    p.ops = pick(opt_ops, 1, p.ops);
+    p.max_len = pick(opt_max_len, 0, p.max_len);
+    p.queue = pick(opt_queue, 1, p.queue);
+    p.loss = opt_loss >= 0 ? opt_loss : p.loss;
+    p.dup = opt_dup >= 0 ? opt_dup : p.dup;
+    p.reorder = opt_reorder >= 0 ? opt_reorder : p.reorder;
+    p.corrupt = opt_corrupt >= 0 ? opt_corrupt : p.corrupt;
+    p.rate = opt_rate > 0 ? opt_rate * 1e9 : p.rate;
+    p.path_mtu = opt_mtu ? mtu_code(opt_mtu) : p.path_mtu;
+    return p;
+}
+
+static void run_one(const struct scenario *sc, uint32_t seed)
+{
+    struct sim_params p = params(sc, seed);
+    bool wire = !opt_link || strcmp(opt_link, "ref");
+    bool ref = !opt_link || strcmp(opt_link, "wire");
+    gint64 start = g_get_monotonic_time();
+    uint64_t digest[2] = { 0 };
+
+    if (wire) {
+        digest[0] = sc->run(sc, &p, SIM_WIRE);
+    }
+    if (ref) {
+        digest[1] = sc->run(sc, &p, SIM_REF);
+    }
+    if (wire && ref && digest[0] != digest[1]) {
+        fprintf(stderr, "scenario %s, seed %u: the links differ, wire %016llx, "
+                "ref %016llx\n", sc->name, seed,
+                (unsigned long long)digest[0], (unsigned long long)digest[1]);
+        exit(1);
+    }
+    printf("%-14s seed %-6u ok  %016llx  %.2f s\n", sc->name, seed,
+           (unsigned long long)digest[!wire],
+           (g_get_monotonic_time() - start) / 1e6);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    GOptionContext *context =
+        g_option_context_new("- the engine on a faulty fabric");
+    GError *err = NULL;
+    bool found = false;
+
+    g_option_context_add_main_entries(context, options, NULL);
+    if (!g_option_context_parse(context, &argc, &argv, &err)) {
+        usage_error("%s", err->message);
+    }
+    if (argc > 1) {
+        usage_error("there is no argument %s; see --help", argv[1]);
+    }
+    g_option_context_free(context);
+    check_options();
+    for (uint32_t i = 0; i < G_N_ELEMENTS(sets); i++) {
+        for (const struct scenario *sc = sets[i]; sc->name; sc++) {
+            if (opt_list) {
+                printf("%-14s %s\n", sc->name, sc->help);
+                continue;
+            }
+            if (opt_scenario && strcmp(opt_scenario, sc->name)) {
+                continue;
+            }
+            found = true;
+            for (int k = 0; k < opt_seeds; k++) {
+                run_one(sc, opt_seed + k);
+            }
+        }
+    }
+    if (!opt_list && !found) {
+        usage_error("no scenario is called %s; see --list", opt_scenario);
+    }
+    return 0;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Scenarios in which every request succeeds, whatever the fabric does. */
+#include "sim.h"
+
+uint64_t finish(struct sim *s)
+{
+    uint64_t digest = 0;
+
+    for (uint32_t i = 0; i < s->flows->len; i++) {
+        uint64_t d = flow_digest(s->flows->pdata[i]);
+
+        digest = digest_add(digest, &d, sizeof(d));
+    }
+    sim_free(s);
+    return digest;
+}
+
+static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
+                          enum sim_link link, uint8_t type, uint32_t kinds,
+                          bool loopback)
+{
+    struct sim *s = sim_new(p, link, sc->name);
+
+    for (uint32_t i = 0; i < p->qps; i++) {
+        const struct flow_init init = {
+            .a = i % p->nodes, .type = type, .kinds = kinds,
+            .b = loopback ? i % p->nodes :
+                 (i % p->nodes + 1 + i / p->nodes % (p->nodes - 1)) % p->nodes,
+        };
+
+        flow_new(s, &init);
+    }
+    for (uint32_t i = 0; i < p->qps; i++) {
+        flow_start(s->flows->pdata[i]);
+    }
+    sim_run(s, flows_done, 600 * SEC);
+    return finish(s);
+}
+
+uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,
+                   enum sim_link link)
+{
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, false);
+}
+
+static uint64_t run_atomics(const struct scenario *sc,
+                            const struct sim_params *p, enum sim_link link)
+{
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL, false);
+}
+
+static uint64_t run_loopback(const struct scenario *sc,
+                             const struct sim_params *p, enum sim_link link)
+{
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, true);
+}
+
+static uint64_t run_uc(const struct scenario *sc, const struct sim_params *p,
+                       enum sim_link link)
+{
+    return run_kinds(sc, p, link, VROCE_QPT_UC,
+                     FLOW_SEND | FLOW_WRITE | FLOW_WRITE_IMM, false);
+}
+
+static void tune_none(struct sim_params *p)
+{
+}
+
+static void tune_big(struct sim_params *p)
+{
+    p->max_len = 1 << 20;
+    p->ops = 12;
+}
+
+static void tune_lossy(struct sim_params *p)
+{
+    p->nodes = 3;
+    p->qps = 6;
+    p->loss = 0.02;
+    p->dup = 0.02;
+    p->reorder = 0.03;
+    p->corrupt = 0.01;
+    p->jitter = 50 * US;
+}
+
+static void tune_lossy_big(struct sim_params *p)
+{
+    tune_lossy(p);
+    tune_big(p);
+    p->loss = 0.005;
+    p->qps = 3;
+}
+
+static void tune_storm(struct sim_params *p)
+{
+    tune_lossy(p);
+    p->loss = 0.10;
+    p->dup = 0.10;
+    p->reorder = 0.20;
+    p->max_len = 20000;
+}
+
+static void tune_reorder(struct sim_params *p)
+{
+    p->reorder = 0.3;
+    p->jitter = 100 * US;
+}
+
+static void tune_dup(struct sim_params *p)
+{
+    p->dup = 0.5;
+}
+
+static void tune_queue(struct sim_params *p)
+{
+    p->queue = 3;
+    p->rate = 1000 * 1000 * 1000;
+}
+
+static void tune_rnr(struct sim_params *p)
+{
+    p->recv_delay = 20 * MS;
+    p->loss = 0.01;
+}
+
+static void tune_wrap(struct sim_params *p)
+{
+    p->psn = VR_PSN_MASK - 40;
+    p->loss = 0.02;
+    p->path_mtu = 1;
+}
+
+static void tune_short(struct sim_params *p)
+{
+    p->short_maps = true;
+    p->loss = 0.01;
+}
+
+static void tune_many(struct sim_params *p)
+{
+    p->nodes = 24;
+    p->qps = 96;
+    p->ops = 10;
+    p->max_len = 30000;
+    p->loss = 0.01;
+}
+
+static void tune_ipv6(struct sim_params *p)
+{
+    p->ipv6 = true;
+    p->loss = 0.01;
+}
+
+const struct scenario rc_scenarios[] = {
+    { "clean", "a fabric without faults", run_flows, tune_none },
+    { "big", "messages up to 1 MiB", run_flows, tune_big },
+    { "lossy", "loss, duplicates, reordering, corruption", run_flows,
+      tune_lossy },
+    { "lossy-big", "the same with messages up to 1 MiB", run_flows,
+      tune_lossy_big },
+    { "storm", "a tenth of the packets lost, another doubled", run_flows,
+      tune_storm },
+    { "reorder", "every third packet is overtaken", run_flows, tune_reorder },
+    { "duplicates", "every other packet comes twice", run_flows, tune_dup },
+    { "queue", "slow ports that hold three frames", run_flows, tune_queue },
+    { "rnr", "receives posted late", run_flows, tune_rnr },
+    { "psn-wrap", "sequence numbers pass 2^24", run_flows, tune_wrap },
+    { "short-maps", "guest memory maps in small pieces", run_flows, tune_short },
+    { "many", "24 nodes, 96 connections", run_flows, tune_many },
+    { "ipv6", "IPv6 addresses", run_flows, tune_ipv6 },
+    { "atomics", "each atomic is executed once", run_atomics, tune_lossy },
+    { "loopback", "QPs of one node", run_loopback, tune_none },
+    { "uc", "unreliable connections", run_uc, tune_none },
+    { 0 }
+};
