@@ -82,6 +82,7 @@ struct vr_payload {
         struct {
             uint32_t qpn;           /* responder that serves it */
             uint32_t key;
+            uint32_t psn;           /* of the answer's first packet */
             uint64_t va;
         } mr;
     };

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of the transport offer each other: QPs, send and receive
+ * queues, requester, completer, responder and scheduler.
+ */
+#ifndef VR_TRANSPORT_H
+#define VR_TRANSPORT_H
+
+#include <endian.h>
+
+#include "vr_internal.h"
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Packets in flight on one QP; what READs ask for counts too. */
+#define VR_WINDOW           128
+/* An acknowledgement is asked for at least this often. */
+#define VR_ACKREQ_PACKETS   32
+/* Payload of one super-packet, and of one QP's turn. */
+#define VR_SP_BYTES         (64u << 10)
+/* What a packet costs besides its payload, in the scheduler's bytes. */
+#define VR_PACKET_COST      256
+
+/* AETH syndromes, IBA 9.7.5.2.1 (table 44 and 45) */
+#define VR_AETH_TYPE(s)     ((s) >> 5)
+#define VR_AETH_ACK         0
+#define VR_AETH_RNR         1
+#define VR_AETH_NAK         3
+#define VR_SYN_ACK          0x1f        /* no credit limit */
+#define VR_SYN_RNR          0x20        /* + timer code */
+#define VR_SYN_NAK_PSN      0x60
+#define VR_SYN_NAK_INVALID  0x61
+#define VR_SYN_NAK_ACCESS   0x62
+#define VR_SYN_NAK_OP       0x63
+
+/* What a QP's turn left behind. */
+enum vr_turn {
+    VR_TURN_IDLE,               /* nothing to do until something happens */
+    VR_TURN_MORE,
+    VR_TURN_BLOCKED,            /* the wire is full */
+};
+
+static inline bool vr_qp_is_ud(const struct vr_qp *qp)
+{
+    return qp->type == VROCE_QPT_UD || qp->type == VROCE_QPT_GSI;
+}
+
+/* May the responder work in this state? IBA 10.3.1 */
+static inline bool vr_qp_can_receive(const struct vr_qp *qp)
+{
+    return qp->state >= VROCE_QPS_RTR && qp->state <= VROCE_QPS_SQE;
+}
+
+static inline struct vr_shadow *vr_shadow_at(const struct vr_qp *qp,
+                                             uint32_t index)
+{
+    return &qp->req.shadows[index & ((1u << qp->sq_log_units) - 1)];
+}
+
+/* PSN of the packet that the requester sends next. */
+static inline uint32_t vr_req_cur_psn(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+
+    return req->cur == req->next ? req->psn :
+           vr_psn_add(vr_shadow_at(qp, req->cur)->first_psn, req->cur_pkt);
+}
+
+static inline bool vr_op_is_read_or_atomic(uint8_t wqe_opcode)
+{
+    return wqe_opcode >= VROCE_WQE_READ && wqe_opcode <= VROCE_WQE_FETCH_ADD;
+}
+
+/* qp.c */
+void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state);
+/* Empty both queues and forget all packets, as in RESET. */
+void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp);
+/* Complete what is left of the queues of a QP in ERR (or SQE: its SQ). */
+enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp);
+
+/* qp_modify.c */
+int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask);
+
+/* wqe.c */
+/*
+ * Read and check the WQE at unit index into e->wqe. On failure *f says how it
+ * is to be completed.
+ */
+bool vr_wqe_load(struct vr_engine *e, struct vr_qp *qp, uint32_t index,
+                 struct vr_failure *f);
+/* Behind the WQE at index, which may be nonsense; its wr_id and opcode. */
+uint32_t vr_wqe_end(struct vr_engine *e, struct vr_qp *qp, uint32_t index,
+                    uint64_t *wr_id, uint8_t *opcode);
+/* View of the scatter list or inline data of e->wqe. */
+void vr_wqe_view(struct vr_engine *e, const struct vr_qp *qp,
+                 struct vr_view *view);
+
+/* comp.c */
+void vr_comp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
+                const struct vr_sp *sp);
+/* Complete what is done at the head of the send queue, in order. */
+void vr_sq_retire(struct vr_engine *e, struct vr_qp *qp);
+/* Post a send completion; it is written when signaled or in error. */
+void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp, const struct vr_failure *f,
+               uint32_t byte_len, bool signaled);
+/* Note that the WQE of f failed; reported as soon as it is the oldest. */
+void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
+                 const struct vr_failure *f);
+void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
+
+/* req.c */
+enum vr_turn vr_req_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+
+/* resp.c */
+void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
+                const struct vr_sp *sp);
+/* NAK, complete the receive in progress in error, and to the error state. */
+void vr_resp_fail(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
+                  enum vroce_wc_status status, enum vroce_rule rule);
+
+/* reply.c */
+void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
+                  uint32_t psn);
+/* Serve READ and atomic answers, then the acknowledgement, in this order. */
+enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+/* A new READ or atomic; NULL: more than max_dest_rd_atomic are under way. */
+struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
+                                uint32_t npsn);
+/* A request whose PSN was seen before, IBA 9.7.5.1.4. */
+void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
+                     const struct vr_sp *sp);
+
+/* rq.c */
+void vr_recv_cqe(struct vr_engine *e, struct vr_qp *qp, struct vr_recv *recv,
+                 struct vroce_cqe *cqe, bool solicited);
+/* Flush one receive; false when none is left. */
+bool vr_rq_flush(struct vr_engine *e, struct vr_qp *qp);
+
+/* ud.c */
+enum vr_turn vr_ud_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
+              const struct vr_sp *sp);
+
+/* sched.c */
+void vr_sched_remove(struct vr_engine *e, struct vr_qp *qp);
+/* Is there room for a super-packet on this way? */
+static inline bool vr_tx_room(struct vr_engine *e, bool loopback)
+{
+    return loopback ? !vr_loop_full(e) : vr_link_ready(e);
+}
+/* The turn that ends when there is no room. */
+static inline enum vr_turn vr_no_room(bool loopback)
+{
+    return loopback ? VR_TURN_MORE : VR_TURN_BLOCKED;
+}
+
+/* loop.c: deliver what is queued, about budget bytes. */
+void vr_loop_run(struct vr_engine *e, int64_t *budget);
+bool vr_loop_empty(const struct vr_engine *e);
+
+#endif /* VR_TRANSPORT_H */
