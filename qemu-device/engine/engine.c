@@ -80,6 +80,7 @@ static void engine_init_state(struct vr_engine *e)
     e->eq_overrun = false;
     e->enabled = e->tx_full = e->kicked = e->fatal = false;
     memset(e->counters, 0, sizeof(e->counters));
+    e->gid_hint = e->gids_end = 0;
     memset(e->gids, 0, e->cfg.num_gids * sizeof(*e->gids));
     memset(e->mr_variants, 0, e->cfg.num_mrs);
     memset(e->moderation, 0, sizeof(e->moderation));
@@ -310,6 +311,10 @@ void vr_link_deliver(struct vr_engine *to, struct vr_engine *from,
                      const struct vr_sp *sp, uint64_t now)
 {
     if (engine_runs(to, now)) {
+        if (to != from) {
+            vr_count(to, VROCE_CNT_RDMA_RX_PACKETS, sp->npkt);
+            vr_count(to, VROCE_CNT_RDMA_RX_BYTES, sp->payload.len);
+        }
         vr_transport_rx(to, from, sp);
         vr_entry_end(to);
     }

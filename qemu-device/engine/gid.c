@@ -25,7 +25,7 @@ int vr_gid_find(struct vr_engine *e, const uint8_t gid[16], uint16_t vlan)
     if (gid_matches(&e->gids[e->gid_hint], gid, vlan)) {
         return e->gid_hint;
     }
-    for (uint32_t i = 0; i < e->cfg.num_gids; i++) {
+    for (uint32_t i = 0; i < e->gids_end; i++) {
         if (gid_matches(&e->gids[i], gid, vlan)) {
             e->gid_hint = i;
             return i;
@@ -98,11 +98,17 @@ int vr_cmd_set_gid(struct vr_engine *e, struct vr_cmd_ctx *c)
     entry = &e->gids[index];
     if (!in->valid) {
         memset(entry, 0, sizeof(*entry));
+        while (e->gids_end && !e->gids[e->gids_end - 1].valid) {
+            e->gids_end--;
+        }
         return VROCE_OK;
     }
     if (!memcmp(in->gid, zero, sizeof(zero)) || in->mac[0] & 1 ||
         (vlan > 4095 && vlan != VROCE_NO_VLAN)) {
         return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
+    }
+    if (index >= e->gids_end) {
+        e->gids_end = index + 1;
     }
     entry->valid = true;
     memcpy(entry->gid, in->gid, sizeof(entry->gid));

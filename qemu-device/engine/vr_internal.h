@@ -312,6 +312,7 @@ struct vr_replay {
     uint32_t key, len;
     uint64_t va, result;
     uint32_t start, next, end;  /* READ: packets of the answer under way */
+    uint32_t limit;             /* READ: bytes of the region up to its end */
 };
 
 /* Responder half, IBA 9.7.4. */
@@ -321,6 +322,7 @@ struct vr_resp {
     bool in_message;
     bool nak_sent;              /* silent about what is behind the gap */
     bool established;           /* COMM_EST was raised */
+    bool flush_srq;             /* ERR: LAST_WQE_REACHED is still due */
     bool have_ack;              /* to be sent by the scheduler: */
     uint8_t ack_syndrome;
     uint32_t ack_psn;
@@ -515,35 +517,18 @@ void vr_edge_forget(struct vr_engine *e, uint32_t qpn);
 bool vr_edge_init(struct vr_engine *e);
 void vr_edge_reset(struct vr_engine *e);
 void vr_edge_free(struct vr_engine *e);
-/* Give a frame in a buffer of at least 60 bytes to the wire; false: full now. */
+/* Room for one frame of ours, of the largest MTU and VR_FRAME_OVERHEAD. */
+uint8_t *vr_edge_frame(struct vr_engine *e);
+/* Give a frame, in the buffer above, to the wire. False: it is full from now. */
 bool vr_edge_tx(struct vr_engine *e, uint8_t *frame, size_t len);
 /* A frame from the wire: RoCEv2 for one of our GIDs; false: not RoCE for us. */
 bool vr_edge_receive(struct vr_engine *e, const uint8_t *frame, size_t len);
 
 /*
- * Build packet i of sp in frame, without its payload: writes all headers with
- * room for the payload, returns its offset. vr_frame_finish() adds pad and
- * ICRC after the payload is in place and returns the frame's length.
- */
-size_t vr_frame_headers(uint8_t *frame, const struct vr_sp *sp, uint32_t i,
-                        uint32_t *payload_len);
-size_t vr_frame_finish(uint8_t *frame, size_t payload_off, uint32_t payload_len);
-/*
- * Parse and check a RoCEv2 frame into sp, one packet, payload as BYTES in the
- * frame. Returns 0, -ENOMSG (not RoCEv2), -EBADMSG (bad ICRC), -EACCES
- * (P_Key) or -EPROTO (malformed).
- */
-int vr_frame_parse(const uint8_t *frame, size_t len, struct vr_sp *sp);
-/*
  * The 40 bytes before the payload of a UD receive: the IPv6 header, or 20 zero
  * bytes and the IPv4 header, as they were on the wire.
  */
 void vr_frame_grh(const struct vr_sp *sp, uint8_t grh[40]);
-/* Ones' complement sum of a buffer, RFC 1071, folded to 16 bits, big-endian. */
-uint16_t vr_csum_fold(uint64_t sum);
-uint64_t vr_csum_add(uint64_t sum, const uint8_t *p, size_t len);
-/* ICRC of a frame; l3 is the offset of its IP header, end that of the ICRC. */
-uint32_t vr_icrc(const uint8_t *frame, size_t l3, size_t end);
 
 /* ----------------------------------------------------------- eth.c, gid.c */
 
@@ -596,6 +581,7 @@ struct vr_engine {
     struct vr_context kernel_context;
     struct vr_gid *gids;
     uint32_t gid_hint;          /* last one found */
+    uint32_t gids_end;          /* behind the last valid one */
     uint64_t pages_used;        /* against cfg.num_pages */
     uint32_t async_eqn;
     bool eq_overrun;            /* some event was lost since reset */
