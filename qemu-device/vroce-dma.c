@@ -224,17 +224,16 @@ void vroce_mem_done(void *opaque, const struct iovec *iov, int n, bool write)
 }
 
 /*
- * The guest polls for what is written here. An aligned word is one store that
- * comes after all stores before it, and one load that comes before all later
- * ones, so that a phase bit or an index speaks for what it stands for.
+ * The guest polls for what is written here. An aligned word is one store, so
+ * that a phase bit or an index speaks for what it stands for.
  */
 static void copy_to_guest(void *ptr, const void *buf, size_t len)
 {
+    /* All that was written before is visible before this word. */
+    smp_wmb();
     if (len == 4 && QEMU_PTR_IS_ALIGNED(ptr, 4)) {
-        smp_wmb();
         qatomic_set((uint32_t *)ptr, (uint32_t)ldl_he_p(buf));
     } else if (len == 8 && QEMU_PTR_IS_ALIGNED(ptr, 8)) {
-        smp_wmb();
         qatomic_set((uint64_t *)ptr, ldq_he_p(buf));
     } else {
         memcpy(ptr, buf, len);
@@ -245,13 +244,13 @@ static void copy_from_guest(void *buf, const void *ptr, size_t len)
 {
     if (len == 4 && QEMU_PTR_IS_ALIGNED(ptr, 4)) {
         stl_he_p(buf, qatomic_read((const uint32_t *)ptr));
-        smp_rmb();
     } else if (len == 8 && QEMU_PTR_IS_ALIGNED(ptr, 8)) {
         stq_he_p(buf, qatomic_read((const uint64_t *)ptr));
-        smp_rmb();
     } else {
         memcpy(buf, ptr, len);
     }
+    /* What an index or a phase bit announces is read after it. */
+    smp_rmb();
 }
 
 int vroce_mem_rw(void *opaque, uint64_t iova, void *buf, uint32_t len,

@@ -12,21 +12,54 @@ static void no_vroce(Error **errp)
     error_setg(errp, "this QEMU was built without the vroce device");
 }
 
-#define VROCE_QUERY_STUB(name, list)                            \
-    list *name(const char *path, bool has_number,               \
-               uint32_t number, Error **errp)                   \
-    {                                                           \
-        no_vroce(errp);                                         \
-        return NULL;                                            \
-    }
+VroceQpList *qmp_x_query_vroce_qp(const char *path, bool has_qpn,
+                                  uint32_t qpn, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
 
-VROCE_QUERY_STUB(qmp_x_query_vroce_qp, VroceQpList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_cq, VroceCqList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_srq, VroceSrqList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_eq, VroceEqList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_mr, VroceMrList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_gid, VroceGidList)
-VROCE_QUERY_STUB(qmp_x_query_vroce_history, VroceStepList)
+VroceCqList *qmp_x_query_vroce_cq(const char *path, bool has_cqn,
+                                  uint32_t cqn, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
+
+VroceSrqList *qmp_x_query_vroce_srq(const char *path, bool has_srqn,
+                                    uint32_t srqn, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
+
+VroceEqList *qmp_x_query_vroce_eq(const char *path, bool has_eqn,
+                                  uint32_t eqn, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
+
+VroceMrList *qmp_x_query_vroce_mr(const char *path, bool has_key,
+                                  uint32_t key, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
+
+VroceGidList *qmp_x_query_vroce_gid(const char *path, bool has_index,
+                                    uint32_t index, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
+
+VroceStepList *qmp_x_query_vroce_history(const char *path, bool has_qpn,
+                                         uint32_t qpn, Error **errp)
+{
+    no_vroce(errp);
+    return NULL;
+}
 
 VroceInfoList *qmp_x_query_vroce(const char *path, Error **errp)
 {

@@ -428,7 +428,7 @@ void qmp_x_vroce_set_misuse_policy(const char *path, VroceMisusePolicy policy,
     }
 }
 
-/* ---------------------------------------- what the engine does not offer yet */
+/* ------------------------------------- what the engine does not offer yet */
 
 VroceSrqList *qmp_x_query_vroce_srq(const char *path, bool has_srqn,
                                     uint32_t srqn, Error **errp)

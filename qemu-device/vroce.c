@@ -320,12 +320,15 @@ static void vroce_class_init(ObjectClass *klass, void *data)
 
     for (size_t i = 0; i < vr_num_limits; i++) {
         const struct vr_limit *limit = &vr_limits[i];
+        g_autofree char *range = g_strdup_printf("%" PRIu64 "..%" PRIu64,
+                                                 limit->min, limit->max);
         ObjectProperty *prop;
 
         prop = object_class_property_add(klass, limit->name, "size",
                                          vroce_get_limit, vroce_set_limit,
                                          NULL, (void *)limit);
         object_property_set_default_uint(prop, limit->dflt);
+        object_class_property_set_description(klass, limit->name, range);
     }
 }
 

@@ -1,0 +1,540 @@
+/*
+ * QTest of the vroce RDMA network card: registers, bring-up block, command
+ * queue, doorbells, resets, and a guest that writes nonsense
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "hw/pci/pci_regs.h"
+#include "vroce-card.h"
+
+/* ------------------------------------------------------------- registers */
+
+static void test_identity(void)
+{
+    static const uint8_t mac[] = CARD_MAC;
+    Card *c = card_start(",vectors=5,num-contexts=48,max-mtu=4200");
+
+    g_assert_cmphex(qpci_config_readw(c->dev, PCI_VENDOR_ID), ==,
+                    VROCE_PCI_VENDOR);
+    g_assert_cmphex(qpci_config_readw(c->dev, PCI_DEVICE_ID), ==,
+                    VROCE_PCI_DEVICE);
+    g_assert_cmphex(qpci_config_readb(c->dev, PCI_REVISION_ID), ==,
+                    VROCE_PCI_REVISION);
+    g_assert_cmphex(qpci_config_readw(c->dev, PCI_CLASS_DEVICE), ==, 0x0200);
+    g_assert_cmpint(qpci_msix_table_size(c->dev), ==, 5);
+
+    g_assert_cmphex(card_get(c, VROCE_REG_ID), ==, VROCE_ID_MAGIC);
+    g_assert_cmphex(card_get(c, VROCE_REG_VERSION), ==, VROCE_VERSION);
+    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
+    g_assert_cmphex(card_get(c, VROCE_REG_FATAL), ==, VROCE_FATAL_NONE);
+    g_assert_cmphex(card_get(c, VROCE_REG_MAC_LO), ==, ldl_le_p(mac));
+    g_assert_cmphex(card_get(c, VROCE_REG_MAC_HI), ==, lduw_le_p(mac + 4));
+    g_assert_cmphex(card_get(c, VROCE_REG_LINK) & 1, ==, 1);
+    g_assert_cmphex(card_get(c, VROCE_REG_LINK) >> 8, >, 0);
+    g_assert_cmpuint(card_get(c, VROCE_REG_VECTORS), ==, 5);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 12);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_PAGES), ==, 48);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DEVMEM_SIZE), ==, 1 << 20);
+    g_assert_cmpuint(card_get(c, VROCE_REG_MAX_MTU), ==, 4200);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
+    card_stop(c);
+}
+
+static void test_read_only(void)
+{
+    static const uint32_t regs[] = {
+        VROCE_REG_ID, VROCE_REG_VERSION, VROCE_REG_STATUS, VROCE_REG_FATAL,
+        VROCE_REG_MAC_LO, VROCE_REG_LINK, VROCE_REG_VECTORS,
+        VROCE_REG_DB_PAGES, VROCE_REG_MAX_MTU, VROCE_REG_DMA_STATUS,
+        VROCE_REG_DMA_CRC, 0x7ffc,
+    };
+    Card *c = card_start("");
+
+    for (int i = 0; i < ARRAY_SIZE(regs); i++) {
+        uint32_t before = card_get(c, regs[i]);
+        uint64_t misuse = card_misuse(c, VROCE_RULE_REGISTER);
+
+        card_put(c, regs[i], ~before);
+        g_assert_cmphex(card_get(c, regs[i]), ==, before);
+        g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), >, misuse);
+    }
+    card_stop(c);
+}
+
+static void test_wide(void)
+{
+    Card *c = card_start("");
+    uint64_t clock;
+    uint32_t low, high;
+
+    card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0x1122334455667788ull);
+    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_SQ_BASE), ==, 0x55667788);
+    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_SQ_BASE + 4), ==, 0x11223344);
+    card_put(c, VROCE_REG_CMDQ_CQ_BASE, 0xaabbccdd);
+    card_put(c, VROCE_REG_CMDQ_CQ_BASE + 4, 0x99);
+    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_CQ_BASE), ==,
+                    0x99aabbccddull);
+    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_SQ_BASE), ==,
+                    0x1122334455667788ull);
+
+    qtest_clock_step(c->qts, 5000000000ll);
+    clock = card_get64(c, VROCE_REG_CLOCK);
+    g_assert_cmpuint(clock, >=, 5000000000ull);
+    low = card_get(c, VROCE_REG_CLOCK);
+    qtest_clock_step(c->qts, 5000000000ll);
+    high = card_get(c, VROCE_REG_CLOCK + 4);
+    g_assert_cmpuint((uint64_t)high << 32 | low, ==, clock);
+    g_assert_cmpuint(card_get64(c, VROCE_REG_CLOCK), ==,
+                     clock + 5000000000ull);
+
+    /* An 8-byte access needs an 8-byte register. */
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
+    card_get64(c, VROCE_REG_ID);
+    card_put64(c, VROCE_REG_SCRATCH, 0);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 2);
+    card_stop(c);
+}
+
+static void test_ranges(void)
+{
+    Card *c = card_start("");
+
+    card_put(c, VROCE_REG_DB_SHIFT, 16);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
+    card_put(c, VROCE_REG_DB_SHIFT, 17);
+    card_put(c, VROCE_REG_DB_SHIFT, 11);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
+    card_put(c, VROCE_REG_CMDQ_LOG_SIZE, VROCE_CMDQ_MAX_LOG + 1);
+    g_assert_cmpuint(card_get(c, VROCE_REG_CMDQ_LOG_SIZE), ==, 0);
+    card_put(c, VROCE_REG_MODERATION(3), 250);
+    g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
+    card_put(c, VROCE_REG_MODERATION(3), VROCE_MODERATION_MAX_US + 1);
+    g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
+
+    /* Locked while enabled. */
+    card_enable(c);
+    card_put(c, VROCE_REG_DB_SHIFT, 12);
+    card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
+    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_SQ_BASE), ==, c->sq);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 6);
+    card_stop(c);
+}
+
+/* ------------------------------------------------------- bring-up block */
+
+static void test_scratch(void)
+{
+    Card *c = card_start("");
+
+    card_put(c, VROCE_REG_SCRATCH, 0x12345678);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, ~0x12345678u);
+    card_put(c, VROCE_REG_SCRATCH, 0xffffffff);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
+    card_stop(c);
+}
+
+static void test_irq(void)
+{
+    Card *c = card_start(",vectors=8");
+    uint64_t first = card_catch_irq(c, 0, 0xaa), last;
+
+    last = card_catch_irq(c, 7, 0xbb);
+    card_put(c, VROCE_REG_TEST_IRQ, 7);
+    g_assert_true(card_irq_came(c, last, 0xbb));
+    g_assert_false(card_irq_came(c, first, 0xaa));
+    card_put(c, VROCE_REG_TEST_IRQ, 0);
+    g_assert_true(card_irq_came(c, first, 0xaa));
+    card_put(c, VROCE_REG_TEST_IRQ, 8);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 1);
+    g_assert_false(card_irq_came(c, last, 0xbb));
+    card_stop(c);
+}
+
+static uint32_t dma(Card *c, enum vroce_dma_cmd cmd, uint64_t src,
+                    uint64_t dst, uint32_t len)
+{
+    card_put64(c, VROCE_REG_DMA_SRC, src);
+    card_put64(c, VROCE_REG_DMA_DST, dst);
+    card_put(c, VROCE_REG_DMA_LEN, len);
+    card_put(c, VROCE_REG_DMA_CMD, cmd);
+    return card_get(c, VROCE_REG_DMA_STATUS);
+}
+
+static void test_dma(void)
+{
+    Card *c = card_start("");
+    uint64_t a = card_alloc(c, VROCE_DMA_MAX_LEN);
+    uint64_t b = card_alloc(c, VROCE_DMA_MAX_LEN + 4096);
+    char text[] = "123456789", back[sizeof(text)];
+
+    qtest_memwrite(c->qts, a + 3, text, sizeof(text));
+    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a + 3, 0, 9), ==, VROCE_DMA_OK);
+    g_assert_cmphex(card_get(c, VROCE_REG_DMA_CRC), ==, 0xcbf43926);
+    g_assert_cmpint(dma(c, VROCE_DMA_COPY, a + 3, b + 4095, sizeof(text)), ==,
+                    VROCE_DMA_OK);
+    qtest_memread(c->qts, b + 4095, back, sizeof(back));
+    g_assert_cmpstr(back, ==, text);
+
+    card_put(c, VROCE_REG_DMA_PATTERN, 0x1a5);
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, 0, b, VROCE_DMA_MAX_LEN), ==,
+                    VROCE_DMA_OK);
+    g_assert_cmphex(qtest_readb(c->qts, b), ==, 0xa5);
+    g_assert_cmphex(qtest_readb(c->qts, b + VROCE_DMA_MAX_LEN - 1), ==, 0xa5);
+    g_assert_cmphex(qtest_readb(c->qts, b + VROCE_DMA_MAX_LEN), ==, 0);
+    g_assert_cmpint(dma(c, VROCE_DMA_COPY, b, a, VROCE_DMA_MAX_LEN), ==,
+                    VROCE_DMA_OK);
+    g_assert_cmphex(qtest_readb(c->qts, a + VROCE_DMA_MAX_LEN - 1), ==, 0xa5);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
+    card_stop(c);
+}
+
+static void test_dma_refused(void)
+{
+    Card *c = card_start("");
+    uint64_t a = card_alloc(c, 4096);
+
+    g_assert_cmpint(dma(c, 0, a, a, 1), ==, VROCE_DMA_BAD_CMD);
+    g_assert_cmpint(dma(c, 4, a, a, 1), ==, VROCE_DMA_BAD_CMD);
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, 0), ==, VROCE_DMA_BAD_LEN);
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, VROCE_DMA_MAX_LEN + 1), ==,
+                    VROCE_DMA_BAD_LEN);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
+    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, NOWHERE, a, 8), ==,
+                    VROCE_DMA_FAULT);
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, UINT64_MAX - 3, 8), ==,
+                    VROCE_DMA_FAULT);
+    /* Device memory, its own registers first of all, is no place for DMA. */
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, c->regs.addr, 8), ==,
+                    VROCE_DMA_FAULT);
+    g_assert_cmpint(dma(c, VROCE_DMA_COPY, c->regs.addr, a, 8), ==,
+                    VROCE_DMA_FAULT);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_MEM_DMA), ==, 4);
+    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, 1), ==, VROCE_DMA_OK);
+    card_stop(c);
+}
+
+static void test_bus_master(void)
+{
+    Card *c = card_start("");
+    uint64_t a = card_alloc(c, 4096);
+
+    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
+    card_bus_master(c, false);
+    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_FAULT);
+    card_bus_master(c, true);
+    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
+    card_stop(c);
+}
+
+/* --------------------------------------------------------- command queue */
+
+static void test_cmdq_polled(void)
+{
+    Card *c = card_start("");
+    uint32_t pdn;
+
+    card_enable(c);
+    pdn = card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_destroy(c, VROCE_CMD_FREE_PD, pdn);
+    card_stop(c);
+}
+
+static void test_cmdq_irq(void)
+{
+    Card *c = card_start("");
+    uint64_t word = card_catch_irq(c, 2, 0xc0de);
+
+    card_put(c, VROCE_REG_CMDQ_VECTOR, 2);
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    g_assert_true(card_irq_came(c, word, 0xc0de));
+    card_stop(c);
+}
+
+static void test_cmdq_wrap(void)
+{
+    Card *c = card_start("");
+    struct vroce_number out;
+
+    card_enable_log(c, 1);
+    for (int i = 0; i < 9; i++) {
+        card_destroy(c, VROCE_CMD_FREE_PD,
+                     card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0));
+    }
+
+    /* A full ring at once, from an odd index on. */
+    card_cmd(c, VROCE_CMD_ALLOC_PD, NULL, 0, &out, sizeof(out));
+    for (int i = 0; i < 2; i++) {
+        struct vroce_cmd cmd = {
+            .opcode = VROCE_CMD_ALLOC_PD,
+            .id = cpu_to_le16(i),
+            .out_len = cpu_to_le32(sizeof(out)),
+            .out_addr = cpu_to_le64(card_alloc(c, sizeof(out))),
+        };
+
+        card_queue_cmd(c, &cmd);
+    }
+    card_ring_cmdq(c);
+    for (int i = 0; i < 2; i++) {
+        struct vroce_cmd_cpl cpl = card_wait_cpl(c, c->produced - 2 + i);
+
+        g_assert_cmpint(cpl.status, ==, VROCE_OK);
+        g_assert_cmpint(le16_to_cpu(cpl.id), ==, i);
+    }
+    card_stop(c);
+}
+
+static void test_cmdq_bad(void)
+{
+    Card *c = card_start("");
+    uint8_t big[VROCE_SQ_UNIT * 16] = { 0 };
+    struct vroce_number number = { 0 };
+    uint16_t rule;
+
+    card_enable(c);
+    g_assert_cmpint(card_try(c, 0xee, NULL, 0, NULL, 0, &rule), ==,
+                    VROCE_ERR_OPCODE);
+    g_assert_cmpint(rule, ==, VROCE_RULE_CMD_OPCODE);
+    g_assert_cmpint(card_try(c, VROCE_CMD_ALLOC_PD, &number, sizeof(number),
+                             &number, sizeof(number), &rule), ==,
+                    VROCE_ERR_LENGTH);
+    g_assert_cmpint(rule, ==, VROCE_RULE_CMD_LENGTH);
+    g_assert_cmpint(card_try(c, VROCE_CMD_ALLOC_PD, NULL, 0, &number, 4,
+                             &rule), ==, VROCE_ERR_LENGTH);
+    g_assert_cmpint(rule, ==, VROCE_RULE_CMD_LENGTH);
+    g_assert_cmpint(card_try(c, VROCE_CMD_CREATE_QP, big, sizeof(big), &number,
+                             sizeof(number), &rule), ==, VROCE_ERR_LENGTH);
+    g_assert_cmpint(rule, ==, VROCE_RULE_CMD_LENGTH);
+    number.number = cpu_to_le32(0xdead);
+    g_assert_cmpint(card_try(c, VROCE_CMD_FREE_PD, &number, sizeof(number),
+                             NULL, 0, &rule), ==, VROCE_ERR_NUMBER);
+    g_assert_cmpint(rule, ==, VROCE_RULE_NO_OBJECT);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+/* Put a command with these addresses in the ring and wait for its answer. */
+static struct vroce_cmd_cpl run_raw(Card *c, struct vroce_cmd *cmd)
+{
+    card_queue_cmd(c, cmd);
+    card_ring_cmdq(c);
+    return card_wait_cpl(c, c->produced - 1);
+}
+
+static void test_cmdq_dma(void)
+{
+    Card *c = card_start("");
+    struct vroce_cmd cmd = {
+        .opcode = VROCE_CMD_ALLOC_PD,
+        .out_len = cpu_to_le32(8),
+        .out_addr = cpu_to_le64(NOWHERE),
+    };
+    struct vroce_cmd_cpl cpl;
+
+    card_enable(c);
+    cpl = run_raw(c, &cmd);
+    g_assert_cmpint(cpl.status, ==, VROCE_ERR_DMA);
+    g_assert_cmpint(le16_to_cpu(cpl.rule), ==, VROCE_RULE_CMD_DMA);
+    cmd = (struct vroce_cmd) {
+        .opcode = VROCE_CMD_FREE_PD,
+        .in_len = cpu_to_le32(8),
+        .in_addr = cpu_to_le64(NOWHERE),
+    };
+    cpl = run_raw(c, &cmd);
+    g_assert_cmpint(cpl.status, ==, VROCE_ERR_DMA);
+    cmd.reserved1 = cpu_to_le32(1);
+    cpl = run_raw(c, &cmd);
+    g_assert_cmpint(cpl.status, ==, VROCE_ERR_PARAM);
+    g_assert_cmpint(le16_to_cpu(cpl.rule), ==, VROCE_RULE_RESERVED);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+/* A ring that cannot be reached is the end, until a reset. */
+static void test_cmdq_fatal(void)
+{
+    Card *c = card_start("");
+
+    card_put64(c, VROCE_REG_CMDQ_SQ_BASE, NOWHERE);
+    card_put64(c, VROCE_REG_CMDQ_CQ_BASE, NOWHERE);
+    card_put(c, VROCE_REG_CMDQ_LOG_SIZE, 1);
+    card_put(c, VROCE_REG_CTRL, VROCE_CTRL_ENABLE);
+    card_put(c, VROCE_REG_CMDQ_DOORBELL, 1);
+    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==,
+                    VROCE_STATUS_READY | VROCE_STATUS_FATAL);
+    g_assert_cmpint(card_get(c, VROCE_REG_FATAL), ==, VROCE_FATAL_CMDQ);
+    card_put(c, VROCE_REG_CMDQ_DOORBELL, 2);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_DB_STATE), ==, 1);
+
+    card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+static void test_cmdq_doorbell(void)
+{
+    Card *c = card_start("");
+
+    card_put(c, VROCE_REG_CMDQ_DOORBELL, 1);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_DB_STATE), ==, 1);
+    card_enable(c);
+    card_put(c, VROCE_REG_CMDQ_DOORBELL, (1 << CMDQ_LOG) + 1);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_CMD_DOORBELL), ==, 1);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_put(c, VROCE_REG_CMDQ_DOORBELL, 0);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_CMD_DOORBELL), ==, 2);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+/* ------------------------------------------------------------- doorbells */
+
+static void test_doorbells(void)
+{
+    Card *c = card_start("");
+
+    card_doorbell(c, 0, VROCE_DB_CQ_ARM, 1, 0);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_DB_STATE), ==, 1);
+    card_enable(c);
+    qpci_io_writel(c->dev, c->doorbells, 0, 1);
+    qpci_io_writel(c->dev, c->doorbells, 4, 1);
+    qpci_io_writeq(c->dev, c->doorbells, 8, 1);
+    qpci_io_readq(c->dev, c->doorbells, 0);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_DB_ACCESS), ==, 4);
+    card_doorbell(c, 0, VROCE_DB_SQ, 0xabcdef, 0);
+    card_doorbell(c, 0, VROCE_DB_CQ_ARM, 0xabcdef, 0);
+    card_doorbell(c, 0, VROCE_DB_EQ_ARM, 0xabcdef, 0);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_DB_NUMBER), ==, 3);
+    card_stop(c);
+}
+
+/* ---------------------------------------------------------------- resets */
+
+static void test_reset(void)
+{
+    Card *c = card_start("");
+
+    card_enable(c);
+    card_put(c, VROCE_REG_SCRATCH, 1);
+    card_put(c, VROCE_REG_RESET, 0x1234);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, ~1u);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 1);
+    card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, 0);
+    g_assert_cmpuint(card_get(c, VROCE_REG_CMDQ_LOG_SIZE), ==, 0);
+    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_VECTOR), ==, VROCE_NO_VECTOR);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+static void test_flr(void)
+{
+    Card *c = card_start("");
+    uint8_t express = qpci_find_capability(c->dev, PCI_CAP_ID_EXP, 0);
+    uint64_t bar;
+
+    g_assert_cmphex(qpci_config_readl(c->dev, express + PCI_EXP_DEVCAP) &
+                    PCI_EXP_DEVCAP_FLR, !=, 0);
+    card_enable(c);
+    card_put(c, VROCE_REG_SCRATCH, 1);
+    bar = qpci_config_readl(c->dev, PCI_BASE_ADDRESS_0);
+    qpci_config_writew(c->dev, express + PCI_EXP_DEVCTL,
+                       PCI_EXP_DEVCTL_BCR_FLR);
+    /* Configuration space is gone too: restore it, as a system does. */
+    g_assert_cmphex(qpci_config_readw(c->dev, PCI_COMMAND) &
+                    PCI_COMMAND_MASTER, ==, 0);
+    qpci_config_writel(c->dev, PCI_BASE_ADDRESS_0, bar);
+    qpci_device_enable(c->dev);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+/* -------------------------------------------------------------- nonsense */
+
+static void write_junk(Card *c, QPCIBar bar, uint64_t off)
+{
+    uint64_t value = (uint64_t)g_test_rand_int() << 32 |
+                     (uint32_t)g_test_rand_int();
+
+    /* Small numbers are likelier to mean something. */
+    if (g_test_rand_bit()) {
+        value &= 0xf;
+    }
+    switch (g_test_rand_int_range(0, 4)) {
+    case 0:
+        qpci_io_writeb(c->dev, bar, off, value);
+        break;
+    case 1:
+        qpci_io_writew(c->dev, bar, off, value);
+        break;
+    case 2:
+        qpci_io_writel(c->dev, bar, off, value);
+        break;
+    default:
+        qpci_io_writeq(c->dev, bar, off, value);
+        break;
+    }
+}
+
+/* Whatever the guest writes, QEMU lives and a reset makes all well. */
+static void test_nonsense(void)
+{
+    Card *c = card_start("");
+
+    for (int round = 0; round < 3; round++) {
+        card_enable(c);
+        for (uint64_t off = 0; off < 0x600; off++) {
+            write_junk(c, c->regs, off);
+        }
+        for (uint64_t off = 0x600; off < VROCE_MSIX_TABLE_OFFSET; off += 37) {
+            write_junk(c, c->regs, off);
+        }
+        for (uint64_t off = 0; off < 0x20000; off += 509) {
+            write_junk(c, c->doorbells, off);
+            write_junk(c, c->doorbells, off & ~0xfffull);
+        }
+        card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+    }
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    card_stop(c);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+
+    qtest_add_func("/vroce/registers/identity", test_identity);
+    qtest_add_func("/vroce/registers/read-only", test_read_only);
+    qtest_add_func("/vroce/registers/64-bit", test_wide);
+    qtest_add_func("/vroce/registers/ranges", test_ranges);
+    qtest_add_func("/vroce/bring-up/scratch", test_scratch);
+    qtest_add_func("/vroce/bring-up/irq", test_irq);
+    qtest_add_func("/vroce/bring-up/dma", test_dma);
+    qtest_add_func("/vroce/bring-up/dma-refused", test_dma_refused);
+    qtest_add_func("/vroce/bring-up/bus-master", test_bus_master);
+    qtest_add_func("/vroce/cmdq/polled", test_cmdq_polled);
+    qtest_add_func("/vroce/cmdq/irq", test_cmdq_irq);
+    qtest_add_func("/vroce/cmdq/wrap", test_cmdq_wrap);
+    qtest_add_func("/vroce/cmdq/bad", test_cmdq_bad);
+    qtest_add_func("/vroce/cmdq/dma", test_cmdq_dma);
+    qtest_add_func("/vroce/cmdq/fatal", test_cmdq_fatal);
+    qtest_add_func("/vroce/cmdq/doorbell", test_cmdq_doorbell);
+    qtest_add_func("/vroce/doorbells", test_doorbells);
+    qtest_add_func("/vroce/reset/register", test_reset);
+    qtest_add_func("/vroce/reset/flr", test_flr);
+    qtest_add_func("/vroce/nonsense", test_nonsense);
+    return g_test_run();
+}
