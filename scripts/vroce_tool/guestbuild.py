@@ -69,7 +69,7 @@ def build_provider():
         if not (tree / "build/build.ninja").exists():
             _build(["cmake", *_CMAKE, "-S", "/work/src", "-B", "/work/build"],
                    tree, "rdma-core's configuration")
-        _build(["ninja", _JOBS, "-C", "/work/build", "vroce"], tree,
+        _build(["ninja", _JOBS, "-C", "/work/build", "providers/vroce/all"], tree,
                "the provider")
         library, = (tree / "build/lib").glob("libvroce-rdmav*.so")
         for old in artifacts_dir().glob("libvroce-rdmav*.so"):
