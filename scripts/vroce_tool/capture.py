@@ -5,15 +5,14 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from .lab import Lab, add_lab, between
-from .util import Command, UserError, finish, say, start
+from .util import Command, Interrupted, UserError, finish, say, start
 
-ALL_BYTES = 65536
 PERIOD_SECONDS = 0.1
 PCAP_HEADER_BYTES = 24
 
@@ -22,14 +21,16 @@ class Capture:
     """Context manager: writes the wire's frames, whole, into a pcap file.
 
     It listens at guest 1's end of the wire, which every frame passes (the
-    wire of three and more guests is a hub).
+    wire of three and more guests is a hub).  With a limit it ends soon after
+    the file has that many bytes.
     """
 
-    def __init__(self, lab, path, maxlen=ALL_BYTES):
+    def __init__(self, lab, path, limit=None):
         self.guest = lab.guest(1)
         self.path = Path(path).absolute()
-        self.maxlen = maxlen
+        self.limit = limit
         self.id = f"capture-{os.getpid()}-{time.monotonic_ns()}"
+        self.ended = threading.Event()
 
     def __enter__(self):
         try:
@@ -39,10 +40,19 @@ class Capture:
                 from None
         with self.guest.qmp() as qmp:
             qmp.execute("object-add", qom_type="filter-dump", id=self.id,
-                        netdev="wire", file=str(self.path), maxlen=self.maxlen)
+                        netdev="wire", file=str(self.path))
+        self.watcher = threading.Thread(target=self._watch, daemon=True)
+        self.watcher.start()
         return self
 
     def __exit__(self, *_exception):
+        self.ended.set()
+        self.watcher.join()
+
+    def _watch(self):
+        while not self.ended.wait(PERIOD_SECONDS):
+            if self.limit and self.path.stat().st_size > self.limit:
+                break
         # The lab may have ended meanwhile; then there is nothing to stop.
         with contextlib.suppress(UserError), self.guest.qmp() as qmp:
             qmp.execute("object-del", id=self.id)
@@ -56,18 +66,31 @@ def tshark(*arguments):
     return ["tshark", "-n", *arguments]
 
 
-def decode(path, display_filter=None, count=None):
-    """One line of text for each frame of a capture that passes the filter."""
-    command = tshark("-r", str(path))
-    if display_filter:
-        command += ["-Y", display_filter]
-    result = subprocess.run(command, capture_output=True, text=True,
-                            errors="replace", check=False)
+def tshark_errors(text):
+    """What tshark said that matters."""
+    return "\n".join(line for line in text.splitlines()
+                     if not line.startswith("Running as user")).strip()
+
+
+def decode(path, *arguments):
+    """tshark's output for a capture, as lines."""
+    result = subprocess.run(tshark("-r", str(path), *arguments), text=True,
+                            capture_output=True, errors="replace", check=False)
     # A capture that is still being written may end within a frame.
     if result.returncode and "cut short" not in result.stderr:
-        raise UserError(f"tshark cannot decode {path}: {result.stderr.strip()}")
-    lines = result.stdout.splitlines()
-    return lines[:count]
+        raise UserError(f"tshark cannot decode {path}: "
+                        + tshark_errors(result.stderr))
+    return result.stdout.splitlines()
+
+
+def join(paths, result):
+    """Make one pcap file of several of QEMU's, in that order."""
+    with open(result, "wb") as sink:
+        for index, path in enumerate(paths):
+            with open(path, "rb") as source:
+                if index:
+                    source.seek(PCAP_HEADER_BYTES)
+                shutil.copyfileobj(source, sink)
 
 
 def follow(path, sink, until):
@@ -85,12 +108,13 @@ def follow(path, sink, until):
 def add_arguments(parser):
     add_lab(parser)
     parser.add_argument("-w", "--write", metavar="FILE", type=Path,
-                        help="write whole frames to FILE instead of showing "
-                        "them decoded")
+                        help="write the frames to FILE instead of showing them "
+                        "decoded")
     parser.add_argument("--boot", action="store_true",
-                        help="what the lab has captured since it was started "
-                        "(headers only, see 'up --snaplen'), not from now on")
-    parser.add_argument("--seconds", metavar="S", type=between(1, 1 << 30, "seconds"),
+                        help="what the lab captured when it was started (see "
+                        "'up --capture') instead of what comes from now on")
+    parser.add_argument("--seconds", metavar="S",
+                        type=between(1, 1 << 30, "seconds"),
                         help="stop after that time (default: when interrupted)")
     parser.add_argument("-Y", "--filter", metavar="FILTER",
                         help="show only frames that pass this filter of "
@@ -98,48 +122,55 @@ def add_arguments(parser):
 
 
 def run(args):
+    if args.write and args.filter:
+        raise UserError("-Y chooses what is shown; -w writes every frame")
     lab = Lab.load(args.lab)
+    words = ["-Y", args.filter] if args.filter else []
     if args.boot:
-        return _boot(lab, args)
+        return _boot(lab, args.write, words)
+    if args.filter:
+        decode("/dev/null", *words)     # a mistake in it shows at once
     end = time.monotonic() + args.seconds if args.seconds else None
-    with lab.watch():
-        if args.write:
-            _write(lab, args.write, end)
-        else:
-            _show(lab, args.filter, end)
+    try:
+        with lab.watch():
+            if args.write:
+                _write(lab, args.write, end)
+            else:
+                _show(lab, words, end)
+    except Interrupted:
+        if end:
+            raise
+        # Without a time limit this is how it ends.
 
 
-def _boot(lab, args):
+def _boot(lab, file, words):
     path = lab.logs / "wire.pcap"
     if not path.exists():
         raise UserError(f"lab '{lab.name}' was started without a capture "
-                        "(--snaplen 0)")
-    if args.write:
-        shutil.copyfile(path, args.write)
+                        "(--capture 0)")
+    if file:
+        shutil.copyfile(path, file)
     else:
-        print("\n".join(decode(path, args.filter)))
+        print("\n".join(decode(path, *words)))
 
 
 def _write(lab, path, end):
     with Capture(lab, path):
-        say(f"capturing into {path}"
-            + ("" if end else "; Ctrl-C ends it"))
+        say(f"capturing into {path}" + ("" if end else "; Ctrl-C ends it"))
         while (end is None or time.monotonic() < end) and lab.running():
             time.sleep(PERIOD_SECONDS)
     say(f"{path}: {path.stat().st_size} bytes")
 
 
-def _show(lab, display_filter, end):
-    command = tshark("-l", "-r", "-")
-    if display_filter:
-        command += ["-Y", display_filter]
+def _show(lab, words, end):
     with tempfile.TemporaryDirectory(prefix="vroce-pcap-") as folder:
         path = Path(folder) / "wire.pcap"
-        with Capture(lab, path, maxlen=512):
+        with Capture(lab, path):
             # QEMU writes the file's header when it opens it.
             while path.stat().st_size < PCAP_HEADER_BYTES:
                 time.sleep(PERIOD_SECONDS)
-            child = start(command, stdin=subprocess.PIPE, stderr=sys.stderr)
+            child = start(tshark("-l", "-r", "-", *words),
+                          stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
             try:
                 follow(path, child.stdin, lambda: child.poll() is not None
                        or not lab.running()

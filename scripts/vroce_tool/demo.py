@@ -2,25 +2,24 @@
 """The command `vroce demo`: two guests exchange RDMA, from nothing to a table."""
 
 import csv
-import io
 import json
-import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 from . import programs, setup
-from .capture import tshark
+from .capture import Capture, decode, join
 from .e2e import Bench
 from .guest import CARD
 from .lab import DEFAULT_NAME, Lab, Starter, lab_name, up_options
 from .oops import ConsoleWatch
-from .util import (Command, UserError, cache_dir, elapsed, say, scratch, step,
-                   write_atomic)
+from .util import (Command, UserError, cache_dir, elapsed, publish, say,
+                   scratch, step, write_atomic)
 
 LAB = "demo"
 SHOWN_FRAMES = 5
+# Of each step, the first frames are enough, and bandwidths are not disturbed.
+CAPTURED_BYTES = 2 << 20
 
 
 class Step(NamedTuple):
@@ -88,7 +87,7 @@ def add_arguments(parser):
 
 
 def run(args):
-    options = up_options(2, lab=args.lab, rxe=args.rxe)
+    options = up_options(2, lab=args.lab, rxe=args.rxe, capture=0)
     if args.dry_run:
         Starter(options, setup.planned()).dry_run()
         for one in STEPS:
@@ -104,8 +103,7 @@ def run(args):
     lab = None
     try:
         lab = _prepare(options, args, outcomes)
-        first = _run_steps(lab, outcomes, began)
-        shutil.copyfile(lab.logs / "wire.pcap", pcap)
+        first = _run_steps(lab, outcomes, began, pcap)
     finally:
         if lab and not args.keep:
             lab.stop()
@@ -137,26 +135,30 @@ def _prepare(options, args, outcomes):
     return lab
 
 
-def _run_steps(lab, outcomes, start):
+def _run_steps(lab, outcomes, start, pcap):
     """Run all steps, also after one that failed; returns the seconds from
     start until RDMA traffic was seen to work, or None."""
     first = None
+    captures = []
     with scratch("demo") as folder:
         bench = Bench(lab, folder)
         for one in STEPS:
-            outcome = _run_step(one, bench)
+            captures.append(folder / f"{len(captures)}.pcap")
+            outcome = _run_step(one, bench, captures[-1])
             outcomes.append(outcome)
             if one.name == FIRST_RDMA and outcome.status == "pass":
                 first = time.monotonic() - start
+        join(captures, folder / "demo.pcap")
+        publish(folder / "demo.pcap", pcap)
     return first
 
 
-def _run_step(one, bench):
+def _run_step(one, bench, pcap):
     began = time.monotonic()
     status, figures, message = "pass", {}, ""
     with ConsoleWatch(bench.lab.guests) as watch:
         try:
-            with step(one.name):
+            with step(one.name), Capture(bench.lab, pcap, CAPTURED_BYTES):
                 figures = one.run(bench)
         except (AssertionError, UserError) as error:
             status, message = "fail", str(error)
@@ -180,16 +182,11 @@ def _write(path, outcomes):
 
 def read_frames(pcap):
     """The RoCEv2 frames of a capture, as dicts of FIELDS."""
-    command = tshark("-r", str(pcap), "-Y", "infiniband", "-T", "fields",
-                     "-E", "separator=,", "-E", "quote=d")
-    for field in FIELDS:
-        command += ["-e", field]
-    result = subprocess.run(command, capture_output=True, text=True,
-                            errors="replace", check=False)
-    if result.returncode:
-        raise UserError(f"tshark cannot decode {pcap}: {result.stderr.strip()}")
-    return [dict(zip(FIELDS, row)) for row in csv.reader(io.StringIO(
-        result.stdout)) if len(row) == len(FIELDS) and row[4]]
+    words = [word for field in FIELDS for word in ("-e", field)]
+    lines = decode(pcap, "-Y", "infiniband", "-T", "fields", "-E",
+                   "separator=,", "-E", "quote=d", *words)
+    return [dict(zip(FIELDS, row)) for row in csv.reader(lines)
+            if len(row) == len(FIELDS) and row[4]]
 
 
 def first_frames(frames, opcodes, count=SHOWN_FRAMES):

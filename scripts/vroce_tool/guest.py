@@ -136,10 +136,10 @@ class Guest:
             words += ["-device", "pcie-root-port,id=port,chassis=1,slot=1",
                       "-device", "vroce,id=card,bus=port,netdev=wire,"
                       f"mac={mac}{properties}"]
-        if self.number == 1 and options.snaplen:
-            # Every frame of the wire passes guest 1's end of it.
-            words += ["-object", "filter-dump,id=capture,netdev=wire,"
-                      f"maxlen={options.snaplen},file="
+        if self.number == 1 and options.capture:
+            # Every frame of the wire passes guest 1's end of it.  Whole
+            # frames: tshark does not decode truncated RoCEv2.
+            words += ["-object", "filter-dump,id=capture,netdev=wire,file="
                       + _escape(self.logs / "wire.pcap")]
         return words
 

@@ -224,6 +224,7 @@ class Starter:
                 "ssh": str(self.artifacts.ssh),
                 "ssh_ports": [None] * len(self.modes),
                 "began": time.time(), "pairs": self.wire.pairs,
+                "capture": self.options.capture << 20,
                 "processes": processes}
 
     def dry_run(self):
@@ -416,10 +417,10 @@ def add_up(parser):
     parser.add_argument("--qemu-arg", metavar="WORD", action="append",
                         help="add to the guests' QEMU command line; write "
                         "--qemu-arg=-device --qemu-arg=intel-iommu")
-    parser.add_argument("--snaplen", metavar="BYTES", default=192,
-                        type=between(0, 65536, "bytes"),
-                        help="how much of each frame the lab's own capture "
-                        "keeps (default: 192, the headers; 0: no capture)")
+    parser.add_argument("--capture", metavar="MIB", default=64,
+                        type=between(0, 1 << 20, "MiB"),
+                        help="how much of the wire to capture from the start "
+                        "(default: 64 MiB; 0: nothing; see 'vroce pcap')")
     parser.add_argument("--timeout", metavar="SECONDS", default=180,
                         type=between(1, 86400, "seconds"),
                         help="how long the guests may take to boot")

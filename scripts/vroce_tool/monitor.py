@@ -76,8 +76,9 @@ def add_arguments(parser):
 
 
 def run(args):
-    guest = Lab.load(args.lab).guest(args.guest)
-    with QMP(guest.path("monitor.sock")) as qmp:
+    lab = Lab.load(args.lab)
+    guest = lab.guest(args.guest)
+    with lab.watch(), QMP(guest.path("monitor.sock")) as qmp:
         if args.human:
             if not args.words:
                 raise UserError("--human needs a line, as in "

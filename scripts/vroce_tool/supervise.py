@@ -19,9 +19,11 @@ import sys
 from pathlib import Path
 
 from . import wire
-from .util import write_atomic
+from .qmp import QMP
+from .util import UserError, write_atomic
 
 GRACE_SECONDS = 3
+CAPTURE_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
 
 
@@ -107,7 +109,8 @@ class Supervisor:
     def _watch(self):
         """Until no guest is left; returns whether it was told to stop."""
         while True:
-            for key, _events in self.selector.select():
+            period = CAPTURE_SECONDS if self.spec["capture"] else None
+            for key, _events in self.selector.select(period):
                 if key.data == "signal":
                     return True
                 if key.data == "owner":
@@ -123,6 +126,18 @@ class Supervisor:
             if all("exit" in self.state[name] for name in self.children
                    if name != "hub"):
                 return False
+            self._limit_capture()
+
+    def _limit_capture(self):
+        """Stop the capture of the lab's first frames when it is full."""
+        limit = self.spec["capture"]
+        path = Path(self.spec["logs"]) / "wire.pcap"
+        with contextlib.suppress(OSError, UserError):
+            if limit and path.stat().st_size > limit:
+                self.spec["capture"] = 0
+                with QMP(self.folder / "1-qmp.sock") as qmp:
+                    qmp.execute("qom-set", path="/objects/capture",
+                                property="status", value="off")
 
     def _stop(self):
         for child in self.children.values():

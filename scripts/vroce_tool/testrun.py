@@ -95,7 +95,6 @@ def host_build():
     folder = cache_dir() / "build" / "host"
     if not (folder / "build.ninja").exists():
         run(["meson", "setup", folder, REPO], what="meson setup")
-    run(["ninja", "-C", folder], what="building the engine and its tests")
     return folder
 
 
@@ -107,6 +106,7 @@ def list_unit():
 
 def run_unit(session):
     build = host_build()
+    run(["ninja", "-C", build], what="building the engine and its tests")
     began = time.monotonic()
     log = build / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
