@@ -161,7 +161,6 @@ void vr_sq_doorbell(struct vr_engine *e, uint32_t page, uint32_t qpn,
                  value - req->consumer > 1u << qp->sq_log_units ||
                  value - req->consumer < req->producer - req->consumer)) {
         vr_misuse(e, VROCE_RULE_DB_INDEX, qpn, NULL);
-        vr_qp_error(e, qp, VROCE_EVENT_QP_FATAL, VROCE_RULE_DB_INDEX);
         return;
     }
     req->producer = value;
