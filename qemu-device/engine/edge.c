@@ -117,7 +117,10 @@ static void edge_cut(struct vr_engine *e, const struct vr_sp *sp, uint32_t i)
     }
     /* A stale name belongs to nobody any more: dropped without a word. */
     if (rule && rule != VROCE_RULE_NO_OBJECT) {
-        vr_payload_failed(e, &sp->payload, rule);
+        struct vr_payload failed = sp->payload;
+
+        failed.off += (uint64_t)i * sp->mtu;    /* what is before has gone out */
+        vr_payload_failed(e, &failed, rule);
     }
 }
 
