@@ -6,13 +6,9 @@ images/guest-root (packages and kernel), images/build-root (a copy of that
 with compilers, so that versions match), images/guest (what QEMU boots).
 """
 
-import shutil
-import subprocess
-
 from . import rootns, util
 from .aptroot import SUITE, proxy_options
-from .util import (REPO, UserError, cache_dir, digest, publish, run, scratch,
-                   step)
+from .util import REPO, cache_dir, digest, publish, run, scratch, step
 
 RECIPES = REPO / "images"
 HOST_KEY_ALIAS = "vroce-guest"
@@ -23,7 +19,7 @@ def _folder(name):
 
 
 def guest_dir():
-    """Where vmlinuz, initrd.img and disk.img (raw) are."""
+    """Where vmlinux, initrd.img and disk.img (raw) are."""
     return _folder("guest")
 
 
@@ -62,7 +58,7 @@ class Images:
             self.guest_root_key, RECIPES / "build.packages",
             RECIPES / "make-build-root")
         self.guest_key = digest(
-            self.guest_root_key, *(RECIPES / name for name in
+            self.build_root_key, *(RECIPES / name for name in
                                    ("guest.modules", "make-guest", "guest",
                                     "initramfs")))
 
@@ -99,6 +95,8 @@ class Images:
         self.apt.prepare()
         tar = folder / "root.tar"
         options = [f"--aptopt={line}" for line in proxy_options()]
+        # An interrupted build is thrown away: no need to wait for the disk.
+        options.append("--dpkgopt=force-unsafe-io")
         for rule in ("exclude=/usr/share/man/*", "exclude=/usr/share/locale/*",
                      "exclude=/usr/share/doc/*",
                      # pyverbs' tests
@@ -127,8 +125,9 @@ class Images:
         with step("making the guest's image"), scratch("root") as temporary:
             root = temporary / "root"
             self._copy(_folder("guest-root") / "root", root)
-            run(rootns.as_root([RECIPES / "make-guest", root, folder,
-                                ssh_dir()]),
+            run(rootns.as_root([RECIPES / "make-guest", root,
+                                build_root() / "boot/vmlinux", ssh_dir(),
+                                folder]),
                 log=self.log, what="making the guest's image")
 
     def _copy(self, old, new):

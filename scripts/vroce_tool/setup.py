@@ -15,7 +15,7 @@ class Artifacts(NamedTuple):
     qemu: Path              # qemu-system-x86_64
     qemu_build: Path        # its build folder, with the qtests
     firmware_dirs: list     # for QEMU's -L
-    kernel: Path
+    kernel: Path            # vmlinux, which QEMU boots by PVH
     initrd: Path
     image: Path             # raw, read-only for QEMU
     ssh: Path               # folder with id_ed25519 and known_hosts
@@ -26,7 +26,7 @@ def planned():
     """The Artifacts as ensure() will return them; does nothing."""
     guest = images.guest_dir()
     return Artifacts(qemu.binary(), qemu.build_dir(), [qemu.firmware_dir()],
-                     guest / "vmlinuz", guest / "initrd.img",
+                     guest / "vmlinux", guest / "initrd.img",
                      guest / "disk.img", images.ssh_dir(),
                      guestbuild.artifacts_dir())
 
