@@ -75,4 +75,7 @@ uint32_t card_create(Card *c, uint8_t opcode, const void *in, uint32_t in_len);
 void card_destroy(Card *c, uint8_t opcode, uint32_t number);
 
 
+/* vroce-queue-test.c */
+void add_queue_tests(void);
+
 #endif /* TESTS_QTEST_VROCE_CARD_H */

@@ -7,6 +7,9 @@
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
 #include "hw/pci/pci_regs.h"
+#include "qapi/error.h"
+#include "qobject/qdict.h"
+#include "qobject/qjson.h"
 #include "vroce-card.h"
 
 /* ------------------------------------------------------------- registers */
@@ -461,6 +464,40 @@ static void test_flr(void)
     card_stop(c);
 }
 
+/* ------------------------------------------------------------ properties */
+
+static void test_properties(void)
+{
+    static const struct {
+        const char *setting, *want;
+    } bad[] = {
+        { "'num-qps': 2", "property 'num-qps' of vroce is 2, it must be 3.." },
+        { "'vectors': 65", "property 'vectors' of vroce is 65, it must be 1" },
+        { "'max-sge': 17", "property 'max-sge' of vroce is 17" },
+        { "'devmem-size': 3145728", "'devmem-size' is 3145728, it must be a" },
+        { "'mac': '01:00:5e:00:00:01'", "'mac' is a multicast address" },
+        { "'num-unicorns': 1", "num-unicorns" },
+    };
+    Card *c = card_start(" -device pcie-root-port,id=slot0");
+
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        g_autofree char *command = g_strdup_printf(
+            "{ 'execute': 'device_add', 'arguments': { 'driver': 'vroce', "
+            "'id': 'bad', 'bus': 'slot0', %s } }", bad[i].setting);
+        QDict *reply = qtest_qmp(c->qts, "%p", qobject_from_json(command,
+                                                              &error_abort));
+        const char *text;
+
+        text = qdict_get_str(qdict_get_qdict(reply, "error"), "desc");
+        if (!strstr(text, bad[i].want)) {
+            g_test_message("%s: %s", bad[i].setting, text);
+            g_test_fail();
+        }
+        qobject_unref(reply);
+    }
+    card_stop(c);
+}
+
 /* -------------------------------------------------------------- nonsense */
 
 static void write_junk(Card *c, QPCIBar bar, uint64_t off)
@@ -535,6 +572,8 @@ int main(int argc, char **argv)
     qtest_add_func("/vroce/doorbells", test_doorbells);
     qtest_add_func("/vroce/reset/register", test_reset);
     qtest_add_func("/vroce/reset/flr", test_flr);
+    qtest_add_func("/vroce/properties", test_properties);
     qtest_add_func("/vroce/nonsense", test_nonsense);
+    add_queue_tests();
     return g_test_run();
 }
