@@ -37,6 +37,16 @@ struct device {
 	bool soft_roce;		/* the kernel's rxe, the reference */
 };
 
+/*
+ * soft-RoCE is the reference for the tests, not the measure of the device:
+ * where it departs from the specification a test says how, and is skipped.
+ */
+#define RXE_DIFFERS(dev, how)						\
+	do {								\
+		if ((dev)->soft_roce)					\
+			SKIP(return, "rxe differs: " how);		\
+	} while (0)
+
 /* Opens the device that RDMA_DEVICE names, or else the first. */
 int device_open(struct device *dev);
 void device_close(struct device *dev);

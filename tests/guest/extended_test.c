@@ -106,8 +106,8 @@ TEST_F(extended, batch)
 	uintptr_t to = (uintptr_t)self->dst.buf;
 	uint32_t rkey = self->dst.mr->rkey;
 	struct ibv_sge sges[2] = {
-		region_sge(&self->src, 200, 50),
-		region_sge(&self->src, 250, 70),
+		region_sge(&self->src, 200, 60),
+		region_sge(&self->src, 260, 60),
 	};
 	uint64_t last = 0, stamp;
 	struct ibv_wc wc;
@@ -122,9 +122,11 @@ TEST_F(extended, batch)
 	ibv_wr_set_sge(self->qp, self->src.mr->lkey, (uintptr_t)self->src.buf,
 		       100);
 	self->qp->wr_id = 11;
+	self->qp->wr_flags |= IBV_SEND_INLINE;	/* rxe wants it, others not */
 	ibv_wr_rdma_write(self->qp, rkey, to + 100);
 	ibv_wr_set_inline_data(self->qp, self->src.buf + 100, 100);
 	self->qp->wr_id = 12;
+	self->qp->wr_flags = IBV_SEND_SIGNALED;
 	ibv_wr_send_imm(self->qp, htonl(IMM));
 	ibv_wr_set_sge_list(self->qp, 2, sges);
 	ASSERT_EQ(0, ibv_wr_complete(self->qp));

@@ -13,6 +13,7 @@ FIXTURE(qp_state)
 	struct device dev;
 	struct endpoint ep;
 	struct path path;
+	struct ibv_ah *ah;
 };
 
 FIXTURE_VARIANT(qp_state)
@@ -27,13 +28,19 @@ FIXTURE_VARIANT_ADD(qp_state, UD) { .type = IBV_QPT_UD };
 FIXTURE_SETUP(qp_state)
 {
 	struct endpoint_attr attr = { .type = variant->type };
+	struct ibv_ah_attr ah = { .is_global = 1, .port_num = PORT };
 
 	ASSERT_EQ(0, device_open(&self->dev));
 	ASSERT_EQ(0, endpoint_init(&self->ep, &self->dev, &attr));
+	ah.grh.dgid = self->dev.gid;
+	ah.grh.sgid_index = self->dev.gid_index;
+	self->ah = ibv_create_ah(self->dev.pd, &ah);
+	ASSERT_NE(NULL, self->ah);
 }
 
 FIXTURE_TEARDOWN(qp_state)
 {
+	EXPECT_EQ(0, ibv_destroy_ah(self->ah));
 	endpoint_free(&self->ep);
 	device_close(&self->dev);
 }
@@ -50,6 +57,20 @@ static int move(struct endpoint *ep, enum ibv_qp_state state)
 	struct ibv_qp_attr attr = { .qp_state = state };
 
 	return ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
+}
+
+/* A SEND of no bytes to oneself. */
+static struct ibv_send_wr empty_send(struct endpoint *ep, struct ibv_ah *ah,
+				     uint64_t wr_id)
+{
+	struct ibv_send_wr wr = send_wr(IBV_WR_SEND, NULL, NULL, wr_id);
+
+	if (ep->qp->qp_type == IBV_QPT_UD) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = ep->qp->qp_num;
+		wr.wr.ud.remote_qkey = QKEY;
+	}
+	return wr;
 }
 
 TEST_F(qp_state, usual_way)
@@ -159,12 +180,10 @@ TEST_F(qp_state, missing_attributes)
 TEST_F(qp_state, posting)
 {
 	struct ibv_recv_wr recv = {}, *bad_recv;
-	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send;
 	struct endpoint *ep = &self->ep;
+	struct ibv_send_wr send = empty_send(ep, self->ah, 0), *bad_send;
 
-	bad_recv = NULL;
 	EXPECT_EQ(EINVAL, ibv_post_recv(ep->qp, &recv, &bad_recv));
-	bad_send = NULL;
 	EXPECT_EQ(EINVAL, ibv_post_send(ep->qp, &send, &bad_send));
 
 	ASSERT_EQ(0, endpoint_to_init(ep));
@@ -186,7 +205,8 @@ TEST_F(qp_state, attributes_read_back)
 	ASSERT_EQ(0, endpoint_to_init(ep));
 	ASSERT_EQ(0, endpoint_to_rtr(ep, 0x12345, 0xabcdef, &path));
 	ASSERT_EQ(0, endpoint_to_rts(ep, &path));
-	ASSERT_EQ(0, ibv_query_qp(ep->qp, &attr, ~0, &init));
+	ASSERT_EQ(0, ibv_query_qp(ep->qp, &attr, (IBV_QP_DEST_QPN << 1) - 1,
+				  &init));
 	EXPECT_EQ(IBV_QPS_RTS, attr.qp_state);
 	EXPECT_EQ(ep->psn, attr.sq_psn);
 	EXPECT_EQ(PORT, attr.port_num);
@@ -242,17 +262,19 @@ TEST_F(qp_state, bad_values)
 	}
 
 	bad = attr;
-	bad.path_mtu = 0;
-	EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
 	bad.path_mtu = 6;
 	EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
+	if (!self->dev.soft_roce) {
+		bad.path_mtu = 0;
+		EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
+	}
 	bad = attr;
 	bad.ah_attr.grh.sgid_index = self->dev.port.gid_tbl_len - 1;
 	EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
 	bad = attr;
 	bad.ah_attr.is_global = 0;
 	EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
-	if (variant->type == IBV_QPT_RC) {
+	if (variant->type == IBV_QPT_RC && !self->dev.soft_roce) {
 		bad = attr;
 		bad.max_dest_rd_atomic = 255;
 		EXPECT_NE(0, ibv_modify_qp(ep->qp, &bad, mask));
@@ -261,19 +283,38 @@ TEST_F(qp_state, bad_values)
 	EXPECT_EQ(0, ibv_modify_qp(ep->qp, &attr, mask));
 }
 
-/* RTS to SQD and back; what is posted in between waits for RTS. */
+/* IBA 10.3.1.5: to SQD, an event when the queue is drained, and on again. */
 TEST_F(qp_state, drain)
 {
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_SQD,
+		.en_sqd_async_notify = 1,
+	};
 	struct endpoint *ep = &self->ep;
+	struct ibv_async_event event;
+	struct ibv_send_wr wr;
 	struct ibv_wc wc;
 
+	RXE_DIFFERS(&self->dev, "an idle queue is never drained");
 	ASSERT_EQ(0, to_rts(ep, &self->path));
-	ASSERT_EQ(0, endpoint_set_state(ep, IBV_QPS_SQD));
+	ASSERT_EQ(0, ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE |
+				   IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	ASSERT_EQ(0, wait_async_event(&self->dev, IBV_EVENT_SQ_DRAINED,
+				      &event));
+	EXPECT_EQ(ep->qp, event.element.qp);
 	EXPECT_EQ(IBV_QPS_SQD, endpoint_state(ep));
 	EXPECT_EQ(EINVAL, move(ep, IBV_QPS_INIT));
-	ASSERT_EQ(0, endpoint_set_state(ep, IBV_QPS_RTS));
-	EXPECT_EQ(IBV_QPS_RTS, endpoint_state(ep));
+
+	/* What is posted now waits for RTS. */
+	ASSERT_EQ(0, post_recv(ep, region_sge(NULL, 0, 0), 5));
+	wr = empty_send(ep, self->ah, 5);
+	ASSERT_EQ(0, post_send(ep, &wr));
+	usleep(100000);
 	EXPECT_EQ(0, ibv_poll_cq(ep->cq, 1, &wc));
+	ASSERT_EQ(0, endpoint_set_state(ep, IBV_QPS_RTS));
+	ASSERT_EQ(0, endpoint_wait(ep, &wc, 1));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(5, wc.wr_id);
 }
 
 /* RESET forgets what was posted and what was completed. */
