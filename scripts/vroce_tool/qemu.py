@@ -23,6 +23,7 @@ from .util import (REPO, UserError, cache_dir, digest, publish, run, say,
 DEVICE = REPO / "qemu-device"
 PATCHES = DEVICE / "patches"
 TARGET = "qemu-system-x86_64"
+QTEST = "tests/qtest/vroce/vroce-test"
 MESON_MIN = (1, 5)      # what QEMU 10's pythondeps.toml asks for
 SOURCE_HINT = "or give a QEMU source tree: vroce setup --qemu-src DIR"
 
@@ -99,7 +100,7 @@ class Tree:
                             "or hw/net/meson.build in it)")
         return self.own
 
-    def make(self, targets=(TARGET,)):
+    def make(self, targets=(TARGET, QTEST)):
         """Bring the tree up to date and build; return the program's path."""
         with util.lock(f"qemu-{self.flavour}"):
             self._refresh_source()

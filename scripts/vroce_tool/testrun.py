@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, guestbuild, ktap, setup
+from . import e2e, guestbuild, ktap, qemu, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
@@ -182,7 +182,7 @@ def list_qtest():
 
 
 def run_qtest(session):
-    program = session.artifacts.qemu_build / "tests" / "qtest" / "vroce-test"
+    program = session.artifacts.qemu_build / qemu.QTEST
     env = {**os.environ,
            "QTEST_QEMU_BINARY": str(session.artifacts.qemu),
            "G_TEST_DBUS_DAEMON": "/bin/false"}
