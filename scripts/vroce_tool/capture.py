@@ -4,6 +4,7 @@
 import contextlib
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -91,6 +92,17 @@ def join(paths, result):
                 if index:
                     source.seek(PCAP_HEADER_BYTES)
                 shutil.copyfileobj(source, sink)
+
+
+def count_frames(path):
+    """How many whole frames a file of QEMU's has."""
+    count = 0
+    with open(path, "rb") as file:
+        file.seek(PCAP_HEADER_BYTES)
+        while len(record := file.read(16)) == 16:
+            file.seek(struct.unpack("=IIII", record)[2], os.SEEK_CUR)
+            count += 1
+    return count
 
 
 def follow(path, sink, until):

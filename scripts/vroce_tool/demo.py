@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from . import programs, setup
-from .capture import Capture, decode, join
+from .capture import Capture, count_frames, decode, join
 from .e2e import Bench
 from .guest import CARD
 from .lab import DEFAULT_NAME, Lab, Starter, lab_name, up_options
@@ -17,7 +17,7 @@ from .util import (Command, UserError, cache_dir, elapsed, publish, say,
                    scratch, step, write_atomic)
 
 LAB = "demo"
-SHOWN_FRAMES = 5
+SHOWN_FRAMES = 4
 # Of each step, the first frames are enough, and bandwidths are not disturbed.
 CAPTURED_BYTES = 2 << 20
 
@@ -49,15 +49,18 @@ STEPS = [
 ]
 FIRST_RDMA = "ibv_rc_pingpong"
 
-# Operations by the BTH opcodes of their requests (IBA 9.2, table 38).
-OPERATIONS = [
-    ("UD SEND (ibv_ud_pingpong)", {0x64}),
-    ("RC SEND", set(range(0x00, 0x06))),
-    ("RC WRITE", set(range(0x06, 0x0c))),
-    ("RC READ", {0x0c}),
-]
+# Whose first packets are shown, and the BTH opcodes of its requests (IBA 9.2,
+# table 38).
+OPERATIONS = {
+    "ibv_ud_pingpong": ("UD SEND", {0x64}),
+    "64 MiB by SEND, checked": ("RC SEND", set(range(0x00, 0x06))),
+    "64 MiB by WRITE, checked": ("RC WRITE", set(range(0x06, 0x0c))),
+    "64 MiB by READ, checked": ("RC READ", {0x0c}),
+}
+ACKNOWLEDGE = {0x11}
 FIELDS = ("frame.number", "frame.time_relative", "ip.src", "ip.dst",
-          "infiniband.bth.opcode", "_ws.col.Info")
+          "infiniband.bth.opcode", "infiniband.bth.psn", "frame.len",
+          "_ws.col.Info")
 
 
 class Outcome(NamedTuple):
@@ -103,13 +106,13 @@ def run(args):
     lab = None
     try:
         lab = _prepare(options, args, outcomes)
-        first = _run_steps(lab, outcomes, began, pcap)
+        first, starts = _run_steps(lab, outcomes, began, pcap)
     finally:
         if lab and not args.keep:
             lab.stop()
         if args.json:
             _write(args.json, outcomes)
-    _show_packets(pcap)
+    _show_packets(pcap, starts)
     _show_table(outcomes)
     if first is not None:
         print(f"first RDMA traffic {elapsed(first)} after the start; all of "
@@ -136,21 +139,24 @@ def _prepare(options, args, outcomes):
 
 
 def _run_steps(lab, outcomes, start, pcap):
-    """Run all steps, also after one that failed; returns the seconds from
-    start until RDMA traffic was seen to work, or None."""
-    first = None
-    captures = []
+    """Run all steps, also after one that failed, and write their capture.
+
+    Returns the seconds from start until RDMA traffic was seen to work (or
+    None), and a dict of the step's names to the frames before it in pcap.
+    """
+    first, frames, starts, captures = None, 0, {}, []
     with scratch("demo") as folder:
         bench = Bench(lab, folder)
         for one in STEPS:
             captures.append(folder / f"{len(captures)}.pcap")
-            outcome = _run_step(one, bench, captures[-1])
-            outcomes.append(outcome)
-            if one.name == FIRST_RDMA and outcome.status == "pass":
+            outcomes.append(_run_step(one, bench, captures[-1]))
+            starts[one.name] = frames
+            frames += count_frames(captures[-1])
+            if one.name == FIRST_RDMA and outcomes[-1].status == "pass":
                 first = time.monotonic() - start
         join(captures, folder / "demo.pcap")
         publish(folder / "demo.pcap", pcap)
-    return first
+    return first, starts
 
 
 def _run_step(one, bench, pcap):
@@ -189,25 +195,34 @@ def read_frames(pcap):
             if len(row) == len(FIELDS) and row[4]]
 
 
-def first_frames(frames, opcodes, count=SHOWN_FRAMES):
-    """The first request with one of the opcodes, and the frames after it."""
-    for index, frame in enumerate(frames):
-        # A frame with several BTHs in one would list several opcodes.
-        if int(frame["infiniband.bth.opcode"].split(",")[0], 0) in opcodes:
-            return frames[index:index + count]
-    return []
+def first_frames(frames, start, opcodes):
+    """After frame number start: the first request with one of the opcodes and
+    the frames that follow it, with its acknowledge if there is one."""
+    def opcode(frame):
+        return int(frame["infiniband.bth.opcode"].split(",")[0], 0)
+
+    frames = [frame for frame in frames if int(frame["frame.number"]) > start]
+    while frames and opcode(frames[0]) not in opcodes:
+        frames.pop(0)
+    shown, rest = frames[:SHOWN_FRAMES], frames[SHOWN_FRAMES:]
+    acknowledged = any(opcode(frame) in ACKNOWLEDGE for frame in shown)
+    if frames and opcode(frames[0]) != 0x64 and not acknowledged:
+        shown += [frame for frame in rest if opcode(frame) in ACKNOWLEDGE][:1]
+    return shown
 
 
-def _show_packets(pcap):
+def _show_packets(pcap, starts):
     with step("decoding the capture"):
         frames = read_frames(pcap)
-    for name, opcodes in OPERATIONS:
-        print(f"\n{name}: first packets")
-        for frame in first_frames(frames, opcodes):
-            print(f"  {frame['frame.number']:>7} "
-                  f"{float(frame['frame.time_relative']):11.6f} "
+    for name, (operation, opcodes) in OPERATIONS.items():
+        print(f"\n{operation}: first packets of '{name}'")
+        for frame in first_frames(frames, starts[name], opcodes):
+            print(f"  {frame['frame.number']:>6} "
+                  f"{float(frame['frame.time_relative']):10.6f} "
                   f"{frame['ip.src']} > {frame['ip.dst']} "
-                  f"{frame['_ws.col.Info']}")
+                  f"{frame['frame.len']:>5} bytes  "
+                  f"PSN {frame['infiniband.bth.psn']:>8}  "
+                  f"{frame['_ws.col.Info'].strip()}")
 
 
 def _show_table(outcomes):

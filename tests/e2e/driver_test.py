@@ -7,7 +7,7 @@ from vroce_tool.guest import SCRIPTS
 from vroce_tool.pair import run_pair
 from vroce_tool.reload import reload_guest
 
-TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 10 -e"
+TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 10"
 
 
 def works(bench):

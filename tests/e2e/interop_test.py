@@ -43,7 +43,9 @@ def xfer(bench):
 def perftest(bench):
     for guests in BOTH_WAYS:
         for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
-            common = f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 -e"
+            events = "" if program == "ib_write_bw" else programs.EVENTS
+            common = (f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 "
+                      f"{events}")
             bench.pair(common, f"{common} {{a}}", guests=guests)
 
 

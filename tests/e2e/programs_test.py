@@ -34,7 +34,7 @@ def pingpong_ipv6(bench):
 
 @test("ib_write_bw of every size up to 8 MiB")
 def write_all_sizes(bench):
-    common = "ib_write_bw -d {dev} -x {gid} -F -a -n 20 -e"
+    common = "ib_write_bw -d {dev} -x {gid} -F -a -n 20"
     text = bench.pair(common, f"{common} {{a}}").b.stdout
     row = programs.perftest_row(text)
     assert row["#bytes"] == 8 << 20, text
@@ -44,23 +44,23 @@ def write_all_sizes(bench):
 @test("ib_send_bw over UD")
 def send_ud(bench):
     return programs.bandwidth(bench, "ib_send_bw", size=2048,
-                              options="-c UD -e")
+                              options="-c UD")
 
 
 @test("ib_write_bw with 8 queue pairs")
 def write_many_qps(bench):
-    return programs.bandwidth(bench, "ib_write_bw", options="-q 8 -e",
+    return programs.bandwidth(bench, "ib_write_bw", options="-q 8",
                               count=200)
 
 
 @test("ib_write_bw in both directions")
 def write_both_ways(bench):
-    return programs.bandwidth(bench, "ib_write_bw", options="-b -e")
+    return programs.bandwidth(bench, "ib_write_bw", options="-b")
 
 
 @test("ib_write_bw set up by rdma_cm")
 def write_cm(bench):
-    common = "ib_write_bw -R -F -s 65536 -n 500 -e"
+    common = "ib_write_bw -R -F -s 65536 -n 500"
     text = bench.pair(common, f"{common} {{a}}").b.stdout
     return {"MiB/s": programs.perftest_row(text)["BW_average[MiB/sec]"]}
 
