@@ -69,8 +69,9 @@ struct vr_host_ops {
     /*
      * Map up to len bytes of guest memory at bus address iova. Fills at most
      * max pieces and returns their number; it may cover less than len (the
-     * caller goes on behind it), and 0 is a fault. Valid until mem_done, never
-     * across two entries of the engine. Only RAM is ever mapped.
+     * caller goes on behind it) but never ends inside an aligned block of 64
+     * bytes, and 0 is a fault. Valid until mem_done, never across two entries
+     * of the engine. Only RAM is ever mapped.
      */
     int (*mem_map)(void *host, uint64_t iova, uint64_t len, bool write,
                    struct iovec *iov, int max);
