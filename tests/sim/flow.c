@@ -543,7 +543,7 @@ bool flow_cqe(struct flow *f, struct node *n, const struct vroce_cqe *cqe)
 
 /* ------------------------------------------------------------------ life */
 
-static void connect_side(struct flow *f, int side, GRand *r,
+static void connect_side(struct flow *f, int side, uint32_t gid_index,
                          const uint32_t psn[2])
 {
     struct node *peer = f->node[!side];
@@ -558,7 +558,7 @@ static void connect_side(struct flow *f, int side, GRand *r,
     c.retry_cnt = f->s->p.retry_cnt;
     c.max_rd_atomic = f->init.max_rd_atomic;
     c.max_dest_rd_atomic = f->init.max_rd_atomic;
-    drv_av(peer->d, peer->id + 1, f->s->p.ipv6 || g_rand_boolean(r), &c.av);
+    drv_av(peer->d, peer->id + 1, gid_index, &c.av);
     drv_qp_connect(&f->qp[side], &c);
 }
 
@@ -585,6 +585,7 @@ struct flow *flow_new(struct sim *s, const struct flow_init *init)
     struct flow *f = g_new0(struct flow, 1);
     GRand *r = g_rand_new_with_seed(s->p.seed * 7919 + s->flows->len);
     uint32_t psn[2], max = s->p.max_len;
+    uint32_t gid_index = s->p.ipv6 || g_rand_boolean(r);
 
     f->s = s;
     f->init = *init;
@@ -611,7 +612,7 @@ struct flow *flow_new(struct sim *s, const struct flow_init *init)
         side_init(f, side, r);
     }
     for (int side = 0; side < 2; side++) {
-        connect_side(f, side, r, psn);
+        connect_side(f, side, gid_index, psn);
         plan(&f->dir[side], side && init->one_way ? 0 :
              init->ops ? init->ops : s->p.ops);
     }

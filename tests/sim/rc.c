@@ -16,14 +16,13 @@ uint64_t finish(struct sim *s)
 }
 
 static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
-                          enum sim_link link, uint8_t type, uint32_t kinds,
-                          bool loopback)
+                          enum sim_link link, uint32_t kinds, bool loopback)
 {
     struct sim *s = sim_new(p, link, sc->name);
 
     for (uint32_t i = 0; i < p->qps; i++) {
         const struct flow_init init = {
-            .a = i % p->nodes, .type = type, .kinds = kinds,
+            .a = i % p->nodes, .type = VROCE_QPT_RC, .kinds = kinds,
             .b = loopback ? i % p->nodes :
                  (i % p->nodes + 1 + i / p->nodes % (p->nodes - 1)) % p->nodes,
         };
@@ -40,26 +39,19 @@ static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,
                    enum sim_link link)
 {
-    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, false);
+    return run_kinds(sc, p, link, FLOW_ALL & ~FLOW_ATOMIC, false);
 }
 
 static uint64_t run_atomics(const struct scenario *sc,
                             const struct sim_params *p, enum sim_link link)
 {
-    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL, false);
+    return run_kinds(sc, p, link, FLOW_ALL, false);
 }
 
 static uint64_t run_loopback(const struct scenario *sc,
                              const struct sim_params *p, enum sim_link link)
 {
-    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, true);
-}
-
-static uint64_t run_uc(const struct scenario *sc, const struct sim_params *p,
-                       enum sim_link link)
-{
-    return run_kinds(sc, p, link, VROCE_QPT_UC,
-                     FLOW_SEND | FLOW_WRITE | FLOW_WRITE_IMM, false);
+    return run_kinds(sc, p, link, FLOW_ALL & ~FLOW_ATOMIC, true);
 }
 
 static void tune_none(struct sim_params *p)
@@ -170,6 +162,5 @@ const struct scenario rc_scenarios[] = {
     { "ipv6", "IPv6 addresses", run_flows, tune_ipv6 },
     { "atomics", "each atomic is executed once", run_atomics, tune_lossy },
     { "loopback", "QPs of one node", run_loopback, tune_none },
-    { "uc", "unreliable connections", run_uc, tune_none },
     { 0 }
 };

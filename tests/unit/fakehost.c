@@ -11,7 +11,8 @@
 
 struct fh_bounce {
     uint64_t addr;
-    uint8_t *before;            /* of a piece that is only read */
+    uint8_t *before;            /* what it held when it was mapped */
+    bool write;
 };
 
 static void page_set(struct fakehost *h, uint64_t page, bool valid)
@@ -48,16 +49,20 @@ static bool fault_now(struct fakehost *h)
     return h->fault_after && --h->fault_after == 0;
 }
 
-/* A limit on bytes: exact, or up to it at random; 0 is none. */
-static uint64_t limit(struct fakehost *h, uint64_t len, uint32_t max)
+/*
+ * A limit on bytes from addr on: max, or up to it at random; 0 is none. As a
+ * host may, it cuts at multiples of 64 bytes only.
+ */
+static uint64_t limit(struct fakehost *h, uint64_t addr, uint64_t len,
+                      uint32_t max)
 {
-    if (!max || len <= 1) {
+    if (!max) {
         return len;
     }
     if (h->jitter) {
         max = g_rand_int_range(h->rand, 1, MIN(max, G_MAXINT32 - 1) + 1);
     }
-    return MIN(len, max);
+    return MIN(len, ((addr + max + 63) & ~63ull) - addr);
 }
 
 static void bounce(struct fakehost *h, struct iovec *iov, uint64_t addr,
@@ -67,12 +72,13 @@ static void bounce(struct fakehost *h, struct iovec *iov, uint64_t addr,
     uint8_t *piece = g_malloc(iov->iov_len);
 
     b->addr = addr;
+    b->write = write;
     if (write) {
         memset(piece, 0xa5, iov->iov_len);
     } else {
         memcpy(piece, iov->iov_base, iov->iov_len);
-        b->before = g_memdup2(piece, iov->iov_len);
     }
+    b->before = g_memdup2(piece, iov->iov_len);
     iov->iov_base = piece;
     g_assert_true(g_hash_table_insert(h->bounces, piece, b));
 }
@@ -88,9 +94,9 @@ static int op_mem_map(void *host, uint64_t iova, uint64_t len, bool write,
     if (fault_now(h)) {
         return 0;
     }
-    len = limit(h, reachable(h, iova, len), h->max_map);
+    len = limit(h, iova, reachable(h, iova, len), h->max_map);
     while (len && n < max) {
-        uint64_t piece = limit(h, len, h->max_piece);
+        uint64_t piece = limit(h, iova, len, h->max_piece);
 
         iov[n].iov_base = h->mem + (iova - FH_MEM_BASE);
         iov[n].iov_len = piece;
@@ -116,8 +122,8 @@ static void op_mem_done(void *host, const struct iovec *iov, int n, bool write)
         struct fh_bounce *b = g_hash_table_lookup(h->bounces, iov[i].iov_base);
 
         g_assert_nonnull(b);
-        g_assert_true(write == !b->before);
         if (write) {
+            g_assert_true(b->write);
             memcpy(h->mem + (b->addr - FH_MEM_BASE), iov[i].iov_base,
                    iov[i].iov_len);
         } else {
