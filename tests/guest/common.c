@@ -56,24 +56,43 @@ static struct ibv_context *open_by_name(const char *name)
 	return context;
 }
 
-static int find_gid(struct device *dev)
+static int find_gids(struct device *dev)
 {
+	static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+	bool found[2] = {};
 	struct ibv_gid_entry entry;
+	enum family family;
 	int i;
 
 	for (i = 0; i < dev->port.gid_tbl_len; i++) {
 		if (ibv_query_gid_ex(dev->context, PORT, i, &entry, 0) ||
 		    entry.gid_type != IBV_GID_TYPE_ROCE_V2)
 			continue;
-		/* ::ffff:a.b.c.d */
-		if (entry.gid.global.subnet_prefix == 0 &&
-		    !memcmp(entry.gid.raw + 8, "\0\0\xff\xff", 4)) {
-			dev->gid = entry.gid;
-			dev->gid_index = i;
-			return 0;
-		}
+		family = memcmp(entry.gid.raw, v4_prefix, sizeof(v4_prefix)) ?
+			 IPV6 : IPV4;
+		if (found[family])
+			continue;
+		found[family] = true;
+		dev->gid[family] = entry.gid;
+		dev->gid_index[family] = i;
 	}
-	return complain("no RoCEv2 GID of an IPv4 address: give the network interface one");
+	if (!found[IPV4] || !found[IPV6])
+		return complain("no RoCEv2 GID of an IPv%d address: give the network interface one",
+				found[IPV4] ? 6 : 4);
+	return 0;
+}
+
+struct ibv_ah_attr device_route(const struct device *dev, enum family family)
+{
+	return (struct ibv_ah_attr) {
+		.is_global = 1,
+		.port_num = PORT,
+		.grh = {
+			.dgid = dev->gid[family],
+			.sgid_index = dev->gid_index[family],
+			.hop_limit = 64,
+		},
+	};
 }
 
 int device_open(struct device *dev)
@@ -90,7 +109,7 @@ int device_open(struct device *dev)
 		return complain("cannot query the device: %m");
 	if (dev->port.state != IBV_PORT_ACTIVE)
 		return complain("port %d is not active: is the link up?", PORT);
-	if (find_gid(dev))
+	if (find_gids(dev))
 		return -1;
 	dev->pd = ibv_alloc_pd(dev->context);
 	if (!dev->pd)
@@ -301,15 +320,7 @@ int endpoint_to_rtr(struct endpoint *ep, uint32_t peer_qpn, uint32_t peer_psn,
 		.rq_psn = peer_psn,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = RNR_10US,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = {
-				.dgid = ep->dev->gid,
-				.sgid_index = ep->dev->gid_index,
-				.hop_limit = 64,
-			},
-		},
+		.ah_attr = device_route(ep->dev, path->family),
 	};
 	int mask = IBV_QP_STATE;
 

@@ -27,13 +27,16 @@
 #define ALL_ACCESS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
+enum family { IPV4, IPV6 };
+
 struct device {
 	struct ibv_context *context;
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
 	struct ibv_pd *pd;
-	union ibv_gid gid;
-	int gid_index;		/* of the RoCEv2 GID of an IPv4 address */
+	/* The first RoCEv2 GID of each family, by enum family. */
+	union ibv_gid gid[2];
+	int gid_index[2];
 	bool soft_roce;		/* the kernel's rxe, the reference */
 };
 
@@ -50,7 +53,9 @@ struct device {
 /* Opens the device that RDMA_DEVICE names, or else the first. */
 int device_open(struct device *dev);
 void device_close(struct device *dev);
-/* The path MTU in bytes, and back. */
+/* A way from the device to itself. */
+struct ibv_ah_attr device_route(const struct device *dev, enum family family);
+/* The path MTU in bytes. */
 uint32_t mtu_bytes(enum ibv_mtu mtu);
 
 /* A registered buffer that knows when something wrote past its ends. */
@@ -95,6 +100,7 @@ struct endpoint {
 };
 
 struct path {
+	enum family family;
 	enum ibv_mtu mtu;	/* 0: the port's active MTU */
 	uint8_t timeout;	/* 0: 0.5 s, IBA 9.9.2.1.1 */
 	uint8_t retry_cnt;	/* used only with a timeout; else 7 */

@@ -341,11 +341,12 @@ TEST_F(device, qp_refusals)
 	good.send_cq = cq;
 	good.recv_cq = cq;
 
+	/* So many that their bytes do not fit 32 bits. */
 	init = good;
-	init.cap.max_send_wr = attr->max_qp_wr + 1;
+	init.cap.max_send_wr = 1u << 27;
 	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
 	init = good;
-	init.cap.max_recv_wr = attr->max_qp_wr + 1;
+	init.cap.max_recv_wr = 1u << 27;
 	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
 	init = good;
 	init.cap.max_send_sge = attr->max_sge + 1;
@@ -366,6 +367,23 @@ TEST_F(device, qp_refusals)
 	ASSERT_NE(NULL, qp);
 	EXPECT_EQ(0, ibv_destroy_qp(qp));
 	EXPECT_EQ(0, ibv_destroy_cq(cq));
+}
+
+/* What the device says it can, it can all at once. */
+TEST_F(device, largest_qp)
+{
+	struct endpoint_attr attr = {
+		.max_wr = self->dev.attr.max_qp_wr,
+		.max_sge = self->dev.attr.max_sge,
+		.cqe = 1,
+	};
+	struct endpoint ep;
+
+	RXE_DIFFERS(&self->dev, "its limits are beyond its memory");
+	ASSERT_EQ(0, endpoint_init(&ep, &self->dev, &attr));
+	EXPECT_GE(ep.cap.max_send_wr, attr.max_wr);
+	EXPECT_GE(ep.cap.max_recv_wr, attr.max_wr);
+	endpoint_free(&ep);
 }
 
 TEST_F(device, qp_numbers_differ)
@@ -422,15 +440,7 @@ TEST_F(device, channel_is_busy)
 
 TEST_F(device, address_handle)
 {
-	struct ibv_ah_attr attr = {
-		.is_global = 1,
-		.port_num = PORT,
-		.grh = {
-			.dgid = self->dev.gid,
-			.sgid_index = self->dev.gid_index,
-			.hop_limit = 64,
-		},
-	};
+	struct ibv_ah_attr attr = device_route(&self->dev, IPV6);
 	struct ibv_ah *ah = ibv_create_ah(self->dev.pd, &attr);
 
 	ASSERT_NE(NULL, ah);
@@ -442,7 +452,7 @@ TEST_F(device, address_handle)
 	attr.is_global = 1;
 	attr.grh.sgid_index = self->dev.port.gid_tbl_len - 1;
 	EXPECT_EQ(NULL, ibv_create_ah(self->dev.pd, &attr));
-	attr.grh.sgid_index = self->dev.gid_index;
+	attr.grh.sgid_index = self->dev.gid_index[IPV6];
 	attr.port_num = PORT + 1;
 	EXPECT_EQ(NULL, ibv_create_ah(self->dev.pd, &attr));
 }

@@ -28,12 +28,11 @@ FIXTURE_VARIANT_ADD(qp_state, UD) { .type = IBV_QPT_UD };
 FIXTURE_SETUP(qp_state)
 {
 	struct endpoint_attr attr = { .type = variant->type };
-	struct ibv_ah_attr ah = { .is_global = 1, .port_num = PORT };
+	struct ibv_ah_attr ah;
 
 	ASSERT_EQ(0, device_open(&self->dev));
 	ASSERT_EQ(0, endpoint_init(&self->ep, &self->dev, &attr));
-	ah.grh.dgid = self->dev.gid;
-	ah.grh.sgid_index = self->dev.gid_index;
+	ah = device_route(&self->dev, IPV4);
 	self->ah = ibv_create_ah(self->dev.pd, &ah);
 	ASSERT_NE(NULL, self->ah);
 }
@@ -218,8 +217,8 @@ TEST_F(qp_state, attributes_read_back)
 	EXPECT_EQ(0x12345, attr.dest_qp_num);
 	EXPECT_EQ(0xabcdef, attr.rq_psn);
 	EXPECT_EQ(1, attr.ah_attr.is_global);
-	EXPECT_EQ(0, memcmp(&self->dev.gid, &attr.ah_attr.grh.dgid, 16));
-	EXPECT_EQ(self->dev.gid_index, attr.ah_attr.grh.sgid_index);
+	EXPECT_EQ(0, memcmp(&self->dev.gid[IPV4], &attr.ah_attr.grh.dgid, 16));
+	EXPECT_EQ(self->dev.gid_index[IPV4], attr.ah_attr.grh.sgid_index);
 	EXPECT_EQ(64, attr.ah_attr.grh.hop_limit);
 	if (variant->type == IBV_QPT_UC)
 		return;
@@ -239,14 +238,7 @@ TEST_F(qp_state, bad_values)
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = 2,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = {
-				.dgid = self->dev.gid,
-				.sgid_index = self->dev.gid_index,
-			},
-		},
+		.ah_attr = device_route(&self->dev, IPV4),
 	}, bad;
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 		   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;

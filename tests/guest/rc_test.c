@@ -20,14 +20,14 @@ struct transport {
 
 static void transport_init(struct __test_metadata *_metadata,
 			   struct transport *t, enum ibv_qp_type type,
-			   enum ibv_mtu mtu)
+			   enum ibv_mtu mtu, enum family family)
 {
 	struct endpoint_attr attr = {
 		.type = type,
 		.max_sge = 16,
 		.max_inline = 128,
 	};
-	struct path path = { .mtu = mtu };
+	struct path path = { .mtu = mtu, .family = family };
 	struct device dev;
 
 	ASSERT_EQ(0, device_open(&dev));
@@ -50,26 +50,30 @@ FIXTURE_VARIANT(connected)
 {
 	enum ibv_qp_type type;
 	enum ibv_mtu mtu;
+	enum family family;
 };
 
-#define CONNECTED(type_, bytes)						\
-	FIXTURE_VARIANT_ADD(connected, type_##_##bytes)			\
+#define CONNECTED(type_, bytes, family_)				\
+	FIXTURE_VARIANT_ADD(connected, type_##_##bytes##_##family_)	\
 	{								\
 		.type = IBV_QPT_##type_,				\
 		.mtu = IBV_MTU_##bytes,					\
+		.family = family_,					\
 	}
-CONNECTED(RC, 256);
-CONNECTED(RC, 512);
-CONNECTED(RC, 1024);
-CONNECTED(RC, 2048);
-CONNECTED(RC, 4096);
-CONNECTED(UC, 256);
-CONNECTED(UC, 1024);
-CONNECTED(UC, 4096);
+CONNECTED(RC, 256, IPV4);
+CONNECTED(RC, 512, IPV4);
+CONNECTED(RC, 1024, IPV4);
+CONNECTED(RC, 1024, IPV6);
+CONNECTED(RC, 2048, IPV4);
+CONNECTED(RC, 4096, IPV4);
+CONNECTED(UC, 256, IPV4);
+CONNECTED(UC, 1024, IPV6);
+CONNECTED(UC, 4096, IPV4);
 
 FIXTURE_SETUP(connected)
 {
-	transport_init(_metadata, &self->t, variant->type, variant->mtu);
+	transport_init(_metadata, &self->t, variant->type, variant->mtu,
+		       variant->family);
 }
 
 FIXTURE_TEARDOWN(connected)
@@ -101,7 +105,7 @@ RELIABLE(4096);
 
 FIXTURE_SETUP(reliable)
 {
-	transport_init(_metadata, &self->t, IBV_QPT_RC, variant->mtu);
+	transport_init(_metadata, &self->t, IBV_QPT_RC, variant->mtu, IPV4);
 }
 
 FIXTURE_TEARDOWN(reliable)

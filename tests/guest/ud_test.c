@@ -2,6 +2,7 @@
 /* Datagrams: the 40 bytes before the data, addressing, Q_Keys, lengths. */
 #include <arpa/inet.h>
 #include <netinet/ip.h>
+#include <netinet/ip6.h>
 
 #include "kselftest_harness.h"
 #include "common.h"
@@ -16,6 +17,14 @@ FIXTURE(ud)
 	uint32_t mtu;		/* bytes */
 };
 
+FIXTURE_VARIANT(ud)
+{
+	enum family family;
+};
+
+FIXTURE_VARIANT_ADD(ud, IPv4) { .family = IPV4 };
+FIXTURE_VARIANT_ADD(ud, IPv6) { .family = IPV6 };
+
 FIXTURE_SETUP(ud)
 {
 	struct endpoint_attr attr = {
@@ -24,13 +33,11 @@ FIXTURE_SETUP(ud)
 		.max_inline = 64,
 	};
 	struct path path = {};
-	struct ibv_ah_attr ah = { .is_global = 1, .port_num = PORT };
 	struct pair *p = &self->p;
+	struct ibv_ah_attr ah;
 
 	ASSERT_EQ(0, pair_init(p, &attr, &path, 16384));
-	ah.grh.dgid = p->dev.gid;
-	ah.grh.sgid_index = p->dev.gid_index;
-	ah.grh.hop_limit = 64;
+	ah = device_route(&p->dev, variant->family);
 	self->ah = ibv_create_ah(p->dev.pd, &ah);
 	ASSERT_NE(NULL, self->ah);
 	self->mtu = mtu_bytes(p->dev.port.active_mtu);
@@ -55,31 +62,50 @@ static struct ibv_send_wr ud_wr(FIXTURE_DATA(ud) *self, struct ibv_sge *sge,
 	return wr;
 }
 
+/* UDP 8, BTH 12, DETH 8, data and padding to 4, ICRC 4. */
+static uint32_t ip_payload(uint32_t size)
+{
+	return 8 + 12 + 8 + ((size + 3) & ~3u) + 4;
+}
+
 /* IPv4: 20 bytes that are not used, then the header with a valid checksum. */
-static void check_grh(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(ud) *self, uint32_t size)
+static void check_ipv4(struct __test_metadata *_metadata, struct pair *p,
+		       uint32_t size)
 {
 	struct iphdr ip;
 	uint32_t sum = 0;
 	uint16_t word;
 	unsigned int i;
 
-	memcpy(&ip, self->p.dst.buf + 20, sizeof(ip));
-	EXPECT_EQ(0x45, self->p.dst.buf[20]);	/* version and length */
+	memcpy(&ip, p->dst.buf + 20, sizeof(ip));
+	EXPECT_EQ(0x45, p->dst.buf[20]);	/* version and length */
 	EXPECT_EQ(IPPROTO_UDP, ip.protocol);
-	EXPECT_EQ(0, memcmp(&ip.daddr, self->p.dev.gid.raw + 12, 4));
-	EXPECT_EQ(0, memcmp(&ip.saddr, self->p.dev.gid.raw + 12, 4));
-	/* UDP 8, BTH 12, DETH 8, padding to 4, ICRC 4. */
-	EXPECT_EQ(20 + 8 + 12 + 8 + ((size + 3) & ~3u) + 4, ntohs(ip.tot_len));
-	if (self->p.dev.soft_roce)
+	EXPECT_EQ(0, memcmp(&ip.daddr, p->dev.gid[IPV4].raw + 12, 4));
+	EXPECT_EQ(0, memcmp(&ip.saddr, p->dev.gid[IPV4].raw + 12, 4));
+	EXPECT_EQ(20 + ip_payload(size), ntohs(ip.tot_len));
+	if (p->dev.soft_roce)
 		return;		/* rxe leaves old bytes and no checksum */
 	for (i = 0; i < 20; i++)
-		EXPECT_EQ(0, self->p.dst.buf[i]);
+		EXPECT_EQ(0, p->dst.buf[i]);
 	for (i = 0; i < sizeof(ip); i += 2) {
 		memcpy(&word, (char *)&ip + i, 2);
 		sum += word;
 	}
 	EXPECT_EQ(0xffff, (sum & 0xffff) + (sum >> 16));
+}
+
+static void check_ipv6(struct __test_metadata *_metadata, struct pair *p,
+		       uint32_t size)
+{
+	struct ip6_hdr ip;
+
+	memcpy(&ip, p->dst.buf, sizeof(ip));
+	EXPECT_EQ(6, p->dst.buf[0] >> 4);
+	EXPECT_EQ(IPPROTO_UDP, ip.ip6_nxt);
+	EXPECT_EQ(64, ip.ip6_hlim);
+	EXPECT_EQ(0, memcmp(&ip.ip6_src, &p->dev.gid[IPV6], 16));
+	EXPECT_EQ(0, memcmp(&ip.ip6_dst, &p->dev.gid[IPV6], 16));
+	EXPECT_EQ(ip_payload(size), ntohs(ip.ip6_plen));
 }
 
 TEST_F_TIMEOUT(ud, sizes, 120)
@@ -114,7 +140,10 @@ TEST_F_TIMEOUT(ud, sizes, 120)
 		EXPECT_EQ(p->b.qp->qp_num, wc.qp_num);
 		EXPECT_NE(0, wc.wc_flags & IBV_WC_GRH);
 		EXPECT_EQ(0, wc.wc_flags & IBV_WC_WITH_IMM);
-		check_grh(_metadata, self, sizes[i]);
+		if (variant->family == IPV4)
+			check_ipv4(_metadata, p, sizes[i]);
+		else
+			check_ipv6(_metadata, p, sizes[i]);
 		EXPECT_EQ(0, region_check(&p->dst, GRH, sizes[i], 1, 0));
 		EXPECT_EQ(0, region_check(&p->dst, GRH + sizes[i], 1000, 2,
 					  GRH + sizes[i]));
@@ -246,7 +275,8 @@ TEST_F(ud, answer)
 	struct ibv_ah *ah;
 	struct ibv_wc wc;
 
-	RXE_DIFFERS(&p->dev, "the header's checksum is not set");
+	if (variant->family == IPV4)
+		RXE_DIFFERS(&p->dev, "the header's checksum is not set");
 	ASSERT_EQ(0, post_recv(&p->b, region_sge(&p->dst, 0, 100), 0));
 	ASSERT_EQ(0, post_recv(&p->a, region_sge(&p->dst, 4096, 100), 0));
 	ASSERT_EQ(0, post_send(&p->a, &wr));
