@@ -188,9 +188,6 @@ static int check_create(struct vr_engine *e, struct vr_cmd_ctx *c)
     bool privileged = in->type == VROCE_QPT_GSI || in->type == VROCE_QPT_ETH;
     uint64_t sq_size = 0, rq_size = 0;
 
-    if (in->type == VROCE_QPT_UC) {
-        return vr_refuse(c, VROCE_ERR_UNSUPPORTED, VROCE_RULE_CMD_PARAM);
-    }
     if (in->type > VROCE_QPT_ETH) {
         return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
     }

@@ -102,7 +102,7 @@ int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask)
 uint32_t vr_port_mtu(const struct vr_engine *e)
 {
     uint32_t room = e->netdev_mtu ? e->netdev_mtu : e->cfg.max_mtu;
-    uint32_t mtu = 4096;
+    uint32_t mtu = VR_MAX_MTU;
 
     while (mtu > 256 && mtu + MTU_OVERHEAD > room) {
         mtu /= 2;
@@ -127,7 +127,7 @@ static const char *out_of_range(struct vr_engine *e,
         { PKEY, le16toh(a->pkey_index) != 0, "pkey_index" },
         { PORT, a->port != 1, "port" },
         { MTU, a->path_mtu < 1 || a->path_mtu > 5 ||
-               128u << a->path_mtu > 4096, "path_mtu" },
+               128u << a->path_mtu > VR_MAX_MTU, "path_mtu" },
         { TIMEOUT, a->timeout > 31, "timeout" },
         { RETRY, a->retry_cnt > 7, "retry_cnt" },
         { RNR, a->rnr_retry > 7, "rnr_retry" },

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Requester of reliable connections: from send WQEs to request packets,
- * IBA 9.7.3. A cursor (cur, cur_pkt) walks the send queue; going back moves it
+ * Requester of connections: from send WQEs to request packets, IBA 9.7.3. A cursor (cur, cur_pkt) walks the send queue; going back moves it
  * to the oldest packet that is not acknowledged, in the middle of a message if
- * need be, and the same code sends again from there.
+ * need be, and the same code sends again from there. On unreliable connections
+ * nobody answers: a packet is done when it is sent, IBA 9.8.2.
  */
 #include "vr_transport.h"
 
@@ -163,7 +163,7 @@ static void request_header(const struct vr_qp *qp, struct vr_sp *sp)
 {
     *sp = (struct vr_sp) {
         .route = qp->route,
-        .qp_type = VROCE_QPT_RC,
+        .qp_type = qp->type,
         .mtu = qp->mtu,
         .sqpn = qp->qpn,
         .dqpn = le32toh(qp->attr.dest_qpn),
@@ -232,10 +232,59 @@ static uint32_t packets_now(const struct vr_qp *qp, const struct vr_shadow *sh)
     int32_t bytes = VR_SP_BYTES / qp->mtu;
     int32_t unasked = VR_ACKREQ_PACKETS - req->unasked;
 
+    if (qp->type == VROCE_QPT_UC) {
+        return 1;
+    }
     n = n < window ? n : window;
     n = n < bytes ? n : bytes;
     n = n < unasked ? n : unasked;
     return n > 0 ? n : 0;
+}
+
+/*
+ * Gather the payload of sp into buf and let it travel as bytes: a UC WQE is
+ * complete once sent, and its name then leads nowhere.
+ */
+static enum vroce_rule gather(struct vr_engine *e, struct vr_qp *qp,
+                              struct vr_sp *sp, uint8_t *buf)
+{
+    struct vr_view src, dst = { .kind = VR_VIEW_BYTES, .e = e, .bytes = buf };
+    uint64_t off = sp->payload.off;
+    bool src_failed;
+
+    vr_wqe_view(e, qp, &src);
+    sp->payload.kind = VR_PAYLOAD_BYTES;
+    sp->payload.off = 0;
+    sp->payload.bytes = buf;
+    return vr_copy(&dst, 0, &src, off, sp->payload.len, &src_failed);
+}
+
+/* Hand over sp, the next packets of sh, as its connection's kind asks for. */
+static enum step emit(struct vr_engine *e, struct vr_qp *qp, struct vr_sp *sp,
+                      const struct vr_shadow *sh)
+{
+    struct vr_req *req = &qp->req;
+    uint32_t end_psn = vr_psn_add(sp->psn, sp->npkt);
+    uint8_t buf[VR_MAX_MTU];
+    enum vroce_rule rule;
+
+    if (qp->type == VROCE_QPT_UC && sp->payload.len) {
+        rule = gather(e, qp, sp, buf);
+        if (rule) {
+            return fail_wqe(e, qp, sh, VROCE_WCS_LOC_PROT_ERR, rule);
+        }
+    }
+    if (sp->flags & VR_SP_LAST) {
+        next_wqe(req, sh);
+    } else {
+        req->cur_pkt += sp->npkt;
+    }
+    send_request(e, qp, sp, end_psn);
+    if (qp->type == VROCE_QPT_UC) {
+        req->una = end_psn;
+        vr_sq_retire(e, qp);
+    }
+    return STEP_ON;
 }
 
 /* One super-packet of a SEND or WRITE. */
@@ -283,10 +332,11 @@ static enum step send_step(struct vr_engine *e, struct vr_qp *qp,
         }
     }
 
+    *budget -= len + n * VR_PACKET_COST;
     req->unasked += n;
     full = vr_psn_diff(sp.psn, req->una) + (int32_t)n >= VR_WINDOW;
     if (last || full || req->unasked >= VR_ACKREQ_PACKETS) {
-        sp.flags |= VR_SP_ACKREQ;
+        sp.flags |= qp->type == VROCE_QPT_RC ? VR_SP_ACKREQ : 0;
         req->unasked = 0;
     }
     if (len) {
@@ -295,14 +345,7 @@ static enum step send_step(struct vr_engine *e, struct vr_qp *qp,
             .wqe = { .qpn = qp->qpn, .index = sh->index },
         };
     }
-    if (last) {
-        next_wqe(req, sh);
-    } else {
-        req->cur_pkt += n;
-    }
-    *budget -= len + n * VR_PACKET_COST;
-    send_request(e, qp, &sp, vr_psn_add(sp.psn, n));
-    return STEP_ON;
+    return emit(e, qp, &sp, sh);
 }
 
 /* One step of the cursor. */

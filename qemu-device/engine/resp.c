@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Responder of reliable connections, IBA 9.7.4. A request is checked in the
- * order of figure 79: sequence, opcode, resources, rights, length. The answer
- * is left as a value for reply.c; nothing here calls the requester.
+ * Responder of connections, IBA 9.7.4. A request is checked in the order of
+ * figure 79: sequence, opcode, resources, rights, length. The answer is left as
+ * a value for reply.c; nothing here calls the requester. On unreliable
+ * connections there is no answer: a message that is not right is dropped, and
+ * its receive WQE serves the next one, IBA 9.8.2.
  */
 #include <string.h>
 
@@ -17,8 +19,13 @@ void vr_resp_fail(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
     struct vr_resp *resp = &qp->resp;
     struct vroce_cqe cqe;
 
-    vr_count(e, VROCE_CNT_TX_ERROR_NAK, 1);
-    vr_reply_ack(e, qp, syndrome, resp->psn);
+    if (qp->type == VROCE_QPT_RC) {
+        vr_count(e, VROCE_CNT_TX_ERROR_NAK, 1);
+        vr_reply_ack(e, qp, syndrome, resp->psn);
+    } else if (syndrome != VR_SYN_NAK_OP) {
+        resp->in_message = false;
+        return;
+    }
     if (resp->recv.valid) {
         memset(&cqe, 0, sizeof(cqe));
         cqe.status = status;
@@ -63,6 +70,10 @@ static bool take_receive(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
         return false;
     }
     if (unlikely(!resp->recv.valid)) {
+        if (qp->type == VROCE_QPT_UC) {
+            resp->in_message = false;
+            return false;
+        }
         vr_count(e, VROCE_CNT_TX_RNR_NAK, 1);
         vr_reply_ack(e, qp, VR_SYN_RNR | qp->attr.min_rnr_timer, psn);
         /* What follows in flight is dropped in silence, IBA 9.7.5.2.8. */
@@ -358,6 +369,20 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
     }
 }
 
+/* A lost packet costs UC its message; the next first packet is in order again. */
+static bool uc_in_order(struct vr_qp *qp, const struct vr_sp *sp)
+{
+    struct vr_resp *resp = &qp->resp;
+
+    if (sp->flags & VR_SP_FIRST) {
+        resp->psn = sp->psn;
+        resp->in_message = false;
+    } else if (sp->psn != resp->psn || sp->op != resp->op) {
+        resp->in_message = false;
+    }
+    return sp->flags & VR_SP_FIRST || resp->in_message;
+}
+
 void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
                 const struct vr_sp *sp)
 {
@@ -366,6 +391,12 @@ void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
     struct vr_sp old, fresh;
 
     if (!vr_qp_can_receive(qp)) {
+        return;
+    }
+    if (qp->type == VROCE_QPT_UC) {
+        if (uc_in_order(qp, sp)) {
+            accept(e, from, qp, sp);
+        }
         return;
     }
     if (likely(d == 0)) {
@@ -418,9 +449,12 @@ void vr_transport_rx(struct vr_engine *e, struct vr_engine *from,
         vr_ud_rx(e, from, qp, sp);
         return;
     }
-    if (unlikely(qp->type != VROCE_QPT_RC || sp->qp_type != VROCE_QPT_RC ||
+    if (unlikely(qp->type != sp->qp_type || qp->type > VROCE_QPT_UC ||
                  !from_peer(qp, sp))) {
         vr_count(e, VROCE_CNT_RX_NO_QP, sp->npkt);
+        return;
+    }
+    if (qp->type == VROCE_QPT_UC && sp->op > VR_OP_WRITE) {
         return;
     }
     switch (sp->op) {

@@ -80,19 +80,18 @@ static enum vr_turn turn(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
     if (qp->state == VROCE_QPS_RESET) {
         return VR_TURN_IDLE;
     }
-    if (vr_qp_is_ud(qp) || qp->type == VROCE_QPT_ETH) {
-        if (qp->state == VROCE_QPS_SQE || qp->state == VROCE_QPS_ERR) {
-            return vr_qp_flush(e, qp);
-        }
-        return vr_qp_is_ud(qp) ? vr_ud_run(e, qp, budget) :
-               eth_turn(e, qp, budget);
-    }
+    /* A NAK goes out even when the request has put the QP into ERR. */
     reply = vr_reply_run(e, qp, budget);
-    if (qp->state == VROCE_QPS_ERR) {
+    if (qp->state == VROCE_QPS_ERR || qp->state == VROCE_QPS_SQE) {
         rest = vr_qp_flush(e, qp);
         return rest == VR_TURN_IDLE ? reply : rest;
     }
-    return reply != VR_TURN_IDLE ? reply : vr_req_run(e, qp, budget);
+    if (reply != VR_TURN_IDLE) {
+        return reply;
+    }
+    return vr_qp_is_ud(qp) ? vr_ud_run(e, qp, budget) :
+           qp->type == VROCE_QPT_ETH ? eth_turn(e, qp, budget) :
+           vr_req_run(e, qp, budget);
 }
 
 bool vr_sched_run(struct vr_engine *e, uint32_t budget)

@@ -5,7 +5,6 @@
 #include "vr_transport.h"
 
 #define GRH_BYTES 40
-#define MAX_MTU   4096
 
 /* Complete the WQE in e->wqe, which begins at req->next. */
 static void complete(struct vr_engine *e, struct vr_qp *qp)
@@ -50,7 +49,7 @@ static bool send_datagram(struct vr_engine *e, struct vr_qp *qp)
     struct vr_wqe *w = &e->wqe;
     const struct vroce_wqe_ud *ud = (const void *)(w->bytes + w->seg_off);
     uint32_t qkey = le32toh(ud->qkey);
-    uint8_t buf[MAX_MTU];
+    uint8_t buf[VR_MAX_MTU];
     struct vr_view src, dst = { .kind = VR_VIEW_BYTES, .e = e, .bytes = buf };
     enum vroce_rule rule;
     bool src_failed;
@@ -211,7 +210,7 @@ void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
     enum vroce_rule rule;
 
     if (!vr_qp_can_receive(qp) || sp->op != VR_OP_SEND ||
-        sp->payload.len > MAX_MTU) {
+        sp->payload.len > VR_MAX_MTU) {
         return;
     }
     if (sp->qkey != le32toh(qp->attr.qkey)) {

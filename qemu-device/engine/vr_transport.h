@@ -13,6 +13,7 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+#define VR_MAX_MTU          4096
 /* Packets in flight on one QP; what READs ask for counts too. */
 #define VR_WINDOW           128
 /* An acknowledgement is asked for at least this often. */

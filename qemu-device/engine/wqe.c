@@ -8,6 +8,7 @@
 #include "vr_transport.h"
 
 #define RC  (1u << VROCE_QPT_RC)
+#define UC  (1u << VROCE_QPT_UC)
 #define UD  (1u << VROCE_QPT_UD | 1u << VROCE_QPT_GSI)
 #define ETH (1u << VROCE_QPT_ETH)
 
@@ -21,17 +22,19 @@ static const struct {
     uint8_t seg;                /* size of its segment, bytes */
     uint8_t flags;
 } wqe_kinds[] = {
-    [VROCE_WQE_NOP]       = { RC | UD | ETH, 0, LOCAL },
-    [VROCE_WQE_SEND]      = { RC | UD, 0, TAKES_INLINE },
-    [VROCE_WQE_SEND_IMM]  = { RC | UD, 0, TAKES_INLINE },
+    [VROCE_WQE_NOP]       = { RC | UC | UD | ETH, 0, LOCAL },
+    [VROCE_WQE_SEND]      = { RC | UC | UD, 0, TAKES_INLINE },
+    [VROCE_WQE_SEND_IMM]  = { RC | UC | UD, 0, TAKES_INLINE },
     [VROCE_WQE_SEND_INV]  = { RC, 0, TAKES_INLINE },
-    [VROCE_WQE_WRITE]     = { RC, sizeof(struct vroce_wqe_rdma), TAKES_INLINE },
-    [VROCE_WQE_WRITE_IMM] = { RC, sizeof(struct vroce_wqe_rdma), TAKES_INLINE },
+    [VROCE_WQE_WRITE]     = { RC | UC, sizeof(struct vroce_wqe_rdma),
+                              TAKES_INLINE },
+    [VROCE_WQE_WRITE_IMM] = { RC | UC, sizeof(struct vroce_wqe_rdma),
+                              TAKES_INLINE },
     [VROCE_WQE_READ]      = { RC, sizeof(struct vroce_wqe_rdma), 0 },
     [VROCE_WQE_CMP_SWAP]  = { RC, sizeof(struct vroce_wqe_atomic), ATOMIC },
     [VROCE_WQE_FETCH_ADD] = { RC, sizeof(struct vroce_wqe_atomic), ATOMIC },
-    [VROCE_WQE_FAST_REG]  = { RC, sizeof(struct vroce_wqe_fast_reg), LOCAL },
-    [VROCE_WQE_LOCAL_INV] = { RC, 0, LOCAL },
+    [VROCE_WQE_FAST_REG]  = { RC | UC, sizeof(struct vroce_wqe_fast_reg), LOCAL },
+    [VROCE_WQE_LOCAL_INV] = { RC | UC, 0, LOCAL },
     [VROCE_WQE_ETH]       = { ETH, sizeof(struct vroce_wqe_eth), TAKES_INLINE },
 };
 
