@@ -133,8 +133,8 @@ class Guest:
                       f"host_mtu={wire.MTU},mac={mac}"]
         else:
             properties = "".join(f",{word}" for word in options.card or [])
-            words += ["-device", "pcie-root-port,id=port,chassis=1,slot=1",
-                      "-device", "vroce,id=card,bus=port,netdev=wire,"
+            words += ["-device", "pcie-root-port,id=slot1,chassis=1,slot=1",
+                      "-device", "vroce,id=card,bus=slot1,netdev=wire,"
                       f"mac={mac}{properties}"]
         if self.number == 1 and options.capture:
             # Every frame of the wire passes guest 1's end of it.  Whole

@@ -97,7 +97,7 @@ class Commands(Folders):
         self.assertEqual((one["fds"], two["fds"]), ([near], [far]))
         self.assertIn(f"dgram,id=wire,local.type=fd,local.str={near}",
                       one["argv"])
-        self.assertIn("vroce,id=card,bus=port,netdev=wire,"
+        self.assertIn("vroce,id=card,bus=slot1,netdev=wire,"
                       "mac=52:54:00:77:00:01", one["argv"])
 
     def test_more_guests_meet_at_a_hub(self):
