@@ -373,8 +373,9 @@ struct vroce_create_cq_in {
 VROCE_ASSERT_SIZE(struct vroce_create_cq_in, 40);
 
 /*
- * RESIZE_CQ: unread CQEs are copied to the new ring, at the indices they have;
- * in.buf, rec_off and log_size as for CREATE_CQ.
+ * RESIZE_CQ: unread CQEs are copied to the new ring, at the indices they have,
+ * and the phase words of all other entries are set to "not written", whatever
+ * the lap. buf, rec_off and log_size as for CREATE_CQ.
  */
 struct vroce_resize_cq_in {
 	struct vroce_buf buf;

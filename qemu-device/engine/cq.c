@@ -5,6 +5,7 @@
  * is believed only as far as it makes sense.
  */
 #include <endian.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "vr_internal.h"
@@ -271,24 +272,36 @@ int vr_cmd_destroy_cq(struct vr_engine *e, struct vr_cmd_ctx *c)
     return VROCE_OK;
 }
 
-/* Copy the CQEs that were not consumed to a ring of another size. */
+/*
+ * Copy the CQEs that were not consumed to a ring of another size, and mark its
+ * other entries: what counts as not written depends on the lap.
+ */
 static int cq_copy(struct vr_engine *e, const struct vr_cq *cq,
                    const struct vr_pages *ring, uint8_t log_size)
 {
-    for (uint32_t i = cq->consumer_seen; i != cq->producer; i++) {
+    uint32_t mask = (1u << log_size) - 1, i;
+
+    for (i = cq->consumer_seen; i != cq->producer; i++) {
         struct vroce_cqe cqe;
         uint64_t from = (i & (cq_size(cq) - 1)) * CQE_SIZE;
-        uint64_t to = (i & ((1u << log_size) - 1)) * CQE_SIZE;
 
         if (vr_pages_rw(e, &cq->ring, from, &cqe, CQE_SIZE, false)) {
-            return VROCE_ERR_DMA;
+            return -EFAULT;
         }
         cqe.phase = cq_phase(i, log_size);
-        if (vr_pages_publish(e, ring, to, &cqe, CQE_SIZE)) {
-            return VROCE_ERR_DMA;
+        if (vr_pages_publish(e, ring, (i & mask) * CQE_SIZE, &cqe, CQE_SIZE)) {
+            return -EFAULT;
         }
     }
-    return VROCE_OK;
+    for (; i != cq->consumer_seen + mask + 1; i++) {
+        uint32_t phase = cq_phase(i, log_size) ^ htole32(1);
+        uint64_t at = (i & mask) * CQE_SIZE + offsetof(struct vroce_cqe, phase);
+
+        if (vr_pages_rw(e, ring, at, &phase, sizeof(phase), true)) {
+            return -EFAULT;
+        }
+    }
+    return 0;
 }
 
 int vr_cmd_resize_cq(struct vr_engine *e, struct vr_cmd_ctx *c)
