@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* User contexts, protection domains and address handles. */
+#include <linux/module.h>
 
 #include "vroce-abi.h"
 #include "vroce_ib.h"
@@ -31,9 +32,15 @@ int vroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	struct vroce_alloc_ucontext_resp resp = { };
 	int err;
 
+	/*
+	 * The core pins no module whose contexts can be disassociated. That is
+	 * for unplugging a card: unloading its driver must wait for programs.
+	 */
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
 	err = vroce_cmd_create(dev, VROCE_CMD_ALLOC_CONTEXT, NULL, 0, &uc->page);
 	if (err)
-		return err;
+		goto err_module;
 	err = vroce_insert_doorbell_page(dev, uc);
 	if (err)
 		goto err_context;
@@ -57,6 +64,8 @@ err_mmap:
 	rdma_user_mmap_entry_remove(uc->db_entry);
 err_context:
 	vroce_cmd_destroy(dev, VROCE_CMD_FREE_CONTEXT, uc->page);
+err_module:
+	module_put(THIS_MODULE);
 	return err;
 }
 
@@ -67,6 +76,7 @@ void vroce_dealloc_ucontext(struct ib_ucontext *ibuc)
 	rdma_user_mmap_entry_remove(uc->db_entry);
 	vroce_cmd_destroy(to_vdev(ibuc->device), VROCE_CMD_FREE_CONTEXT,
 			  uc->page);
+	module_put(THIS_MODULE);
 }
 
 /* The core takes the mappings away; there is nothing else to give up. */
