@@ -34,7 +34,7 @@ const size_t vr_num_limits = sizeof(vr_limits) / sizeof(vr_limits[0]);
 /* A slice that runs inside another entry, bytes of payload. */
 #define ENTRY_BUDGET (64u << 10)
 
-static uint64_t limit_get(const struct vr_config *cfg, const struct vr_limit *l)
+uint64_t vr_config_get(const struct vr_config *cfg, const struct vr_limit *l)
 {
     const char *field = (const char *)cfg + l->offset;
 
@@ -98,7 +98,7 @@ struct vr_engine *vr_engine_new(const struct vr_config *cfg,
     struct vr_engine *e;
 
     for (size_t i = 0; i < vr_num_limits; i++) {
-        uint64_t value = limit_get(cfg, &vr_limits[i]);
+        uint64_t value = vr_config_get(cfg, &vr_limits[i]);
 
         if (value < vr_limits[i].min || value > vr_limits[i].max) {
             *err = vr_limits[i].name;
@@ -316,6 +316,9 @@ void vr_link_deliver(struct vr_engine *to, struct vr_engine *from,
             vr_count(to, VROCE_CNT_RDMA_RX_BYTES, sp->payload.len);
         }
         vr_transport_rx(to, from, sp);
+        if (to != from && from->sched[VR_SCHED_RUN].head) {
+            vr_kick(from);      /* its payload could not be read: it must act */
+        }
         vr_entry_end(to);
     }
 }
@@ -335,6 +338,7 @@ bool vr_run(struct vr_engine *e, uint32_t budget, uint64_t now)
     if (!engine_runs(e, now)) {
         return false;
     }
+    vr_edge_resume(e);
     e->kicked = vr_sched_run(e, budget) && !e->fatal;
     return e->kicked;   /* the host calls again */
 }

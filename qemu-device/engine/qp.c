@@ -187,6 +187,7 @@ static int check_create(struct vr_engine *e, struct vr_cmd_ctx *c)
     const struct vroce_create_qp_in *in = c->in;
     bool privileged = in->type == VROCE_QPT_GSI || in->type == VROCE_QPT_ETH;
     uint64_t sq_size = 0, rq_size = 0;
+    uint32_t rec_off;
 
     if (in->type > VROCE_QPT_ETH) {
         return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
@@ -211,12 +212,11 @@ static int check_create(struct vr_engine *e, struct vr_cmd_ctx *c)
         }
         rq_size = 1ull << (in->rq_log_entries + in->rq_log_stride);
     }
-    if ((sq_size && (le32toh(in->sq_off) % VROCE_SQ_UNIT ||
-                     !vr_ring_fits(&in->buf, le32toh(in->sq_off), sq_size,
-                                   le32toh(in->rec_off)))) ||
-        (rq_size && (le32toh(in->rq_off) % VROCE_SQ_UNIT ||
-                     !vr_ring_fits(&in->buf, le32toh(in->rq_off), rq_size,
-                                   le32toh(in->rec_off))))) {
+    rec_off = rq_size ? le32toh(in->rec_off) : VR_NO_RECORD;
+    if ((sq_size && !vr_ring_fits(&in->buf, le32toh(in->sq_off), sq_size,
+                                  rec_off)) ||
+        (rq_size && !vr_ring_fits(&in->buf, le32toh(in->rq_off), rq_size,
+                                  rec_off))) {
         return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
     }
     return VROCE_OK;
@@ -295,7 +295,7 @@ static bool number_qp(struct vr_engine *e, struct vr_qp *qp)
     return qp->qpn != VROCE_NONE;
 }
 
-static void count_users(struct vr_engine *e, const struct vr_qp *qp, int n)
+void vr_qp_count_users(struct vr_engine *e, const struct vr_qp *qp, int n)
 {
     vr_context_get(e, qp->context)->users += n;
     vr_cq_get(e, qp->send_cqn)->users += n;
@@ -342,7 +342,7 @@ int vr_cmd_create_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
     if (qp->has_sq || qp->has_rq) {
         vr_pages_take(e, &qp->pages);
     }
-    count_users(e, qp, 1);
+    vr_qp_count_users(e, qp, 1);
     vr_qp_clear(e, qp);
     out->number = htole32(qp->qpn);
     return VROCE_OK;
@@ -351,7 +351,7 @@ int vr_cmd_create_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
 void vr_qp_destroy(struct vr_engine *e, struct vr_qp *qp)
 {
     vr_qp_clear(e, qp);
-    count_users(e, qp, -1);
+    vr_qp_count_users(e, qp, -1);
     vr_pd_release(e, qp->pdn, qp->context);
     vr_table_remove(&e->qps, qp->qpn);
     vr_pages_free(e, &qp->pages);

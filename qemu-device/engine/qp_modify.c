@@ -127,7 +127,8 @@ static const char *out_of_range(struct vr_engine *e,
         { PKEY, le16toh(a->pkey_index) != 0, "pkey_index" },
         { PORT, a->port != 1, "port" },
         { MTU, a->path_mtu < 1 || a->path_mtu > 5 ||
-               128u << a->path_mtu > VR_MAX_MTU, "path_mtu" },
+               (128u << a->path_mtu) + MTU_OVERHEAD > e->cfg.max_mtu,
+          "path_mtu" },
         { TIMEOUT, a->timeout > 31, "timeout" },
         { RETRY, a->retry_cnt > 7, "retry_cnt" },
         { RNR, a->rnr_retry > 7, "rnr_retry" },
@@ -181,8 +182,7 @@ static void take_attributes(struct vr_qp *qp, const struct vroce_qp_attr *a,
 }
 
 /* Set the halves to work from what was taken over. */
-static void apply_attributes(struct vr_engine *e, struct vr_qp *qp,
-                             uint32_t mask)
+static void apply_attributes(struct vr_qp *qp, uint32_t mask)
 {
     struct vr_req *req = &qp->req;
     struct vr_resp *resp = &qp->resp;
@@ -205,9 +205,6 @@ static void apply_attributes(struct vr_engine *e, struct vr_qp *qp,
     if (mask & DEST_RD && resp->replay_num) {
         /* SQD: the ring's size changes; nothing is asked for again then. */
         resp->replay_num = resp->replay_next = resp->replay_active = 0;
-    }
-    if (mask & AV) {
-        qp->loopback = vr_gid_find(e, qp->route.dgid, qp->route.vlan) >= 0;
     }
 }
 
@@ -302,7 +299,7 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
         qp->route = route;
     }
     take_attributes(qp, &in->attr, mask);
-    apply_attributes(e, qp, mask);
+    apply_attributes(qp, mask);
     if (to != qp->state) {
         change_state(e, qp, to);
     } else if (to == VROCE_QPS_RESET) {

@@ -86,7 +86,7 @@ static enum vroce_rule take_from_srq(struct vr_engine *e, struct vr_srq *srq,
 
     recv->valid = false;
     if (srq->error) {
-        return VROCE_RULE_NONE;
+        return VROCE_RULE_RQ_RECORD;
     }
     recv->sgl.pdn = srq->pdn;
     rule = take(e, &srq->rq, recv);

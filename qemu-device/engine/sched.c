@@ -7,8 +7,8 @@
  */
 #include "vr_transport.h"
 
-static void list_append(struct vr_engine *e, enum vr_sched_list list,
-                        struct vr_qp *qp)
+void vr_sched_append(struct vr_engine *e, enum vr_sched_list list,
+                     struct vr_qp *qp)
 {
     qp->sched_list = list;
     qp->sched_next = 0;
@@ -44,7 +44,7 @@ void vr_sched_remove(struct vr_engine *e, struct vr_qp *qp)
 void vr_sched_add(struct vr_engine *e, struct vr_qp *qp)
 {
     if (qp->sched_list == VR_SCHED_NONE) {
-        list_append(e, VR_SCHED_RUN, qp);
+        vr_sched_append(e, VR_SCHED_RUN, qp);
     }
 }
 
@@ -80,6 +80,9 @@ static enum vr_turn turn(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
     if (qp->state == VROCE_QPS_RESET) {
         return VR_TURN_IDLE;
     }
+    /* The GID table may have changed since the last turn. */
+    qp->loopback = qp->type <= VROCE_QPT_UC &&
+                   vr_gid_find(e, qp->route.dgid, qp->route.vlan) >= 0;
     /* A NAK goes out even when the request has put the QP into ERR. */
     reply = vr_reply_run(e, qp, budget);
     if (qp->state == VROCE_QPS_ERR || qp->state == VROCE_QPS_SQE) {
@@ -114,8 +117,8 @@ bool vr_sched_run(struct vr_engine *e, uint32_t budget)
             /* Even a turn in vain costs something, or this could last. */
             left -= VR_SP_BYTES - quantum + VR_PACKET_COST;
             if (t != VR_TURN_IDLE && qp->sched_list == VR_SCHED_NONE) {
-                list_append(e, t == VR_TURN_MORE ? VR_SCHED_RUN :
-                            VR_SCHED_BLOCKED, qp);
+                vr_sched_append(e, t == VR_TURN_MORE ? VR_SCHED_RUN :
+                                VR_SCHED_BLOCKED, qp);
             }
         } else if (vr_loop_empty(e)) {
             break;

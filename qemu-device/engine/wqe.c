@@ -335,7 +335,8 @@ void vr_payload_failed(struct vr_engine *owner, const struct vr_payload *p,
         return;
     }
     qp = p->kind == VR_PAYLOAD_WQE ? vr_qp_get(owner, p->wqe.qpn) : NULL;
-    if (!qp || !wqe_is_live(qp, p->wqe.index)) {
+    if (!qp || !wqe_is_live(qp, p->wqe.index) ||
+        (qp->req.failure.set && qp->req.failure.index == p->wqe.index)) {
         return;
     }
     vr_misuse(owner, rule, qp->qpn, NULL);
