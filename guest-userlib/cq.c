@@ -360,6 +360,12 @@ static void vroce_set_poll_ops(struct ibv_cq_ex *ibcq, uint64_t wc_flags)
 		ibcq->read_completion_ts = vroce_read_completion_ts;
 }
 
+/* The device knows no ring of less than two entries. */
+static uint32_t vroce_ring_entries(uint32_t cqe)
+{
+	return cqe > 2 ? roundup_pow_of_two(cqe) : 2;
+}
+
 /* A ring of so many entries and the record behind it, described for uverbs. */
 static int vroce_alloc_ring(struct vroce_mem *mem, uint32_t entries,
 			    struct vroce_create_cq_req *req)
@@ -406,7 +412,7 @@ static struct ibv_cq_ex *create_cq(struct ibv_context *ibctx,
 	if (!cq)
 		return NULL;
 
-	attr.cqe = roundup_pow_of_two(attr.cqe);
+	attr.cqe = vroce_ring_entries(attr.cqe);
 	err = vroce_alloc_ring(&mem, attr.cqe, &cmd.drv_payload);
 	if (err)
 		goto err_free;
@@ -479,7 +485,7 @@ int vroce_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (cqe < 1 || cqe > to_vctx(ibcq->context)->max_cqe)
 		return EINVAL;
 
-	entries = roundup_pow_of_two(cqe);
+	entries = vroce_ring_entries(cqe);
 	err = vroce_alloc_ring(&mem, entries, &cmd.drv_payload);
 	if (err)
 		return err;
