@@ -108,16 +108,28 @@ static int pages_begin(struct vr_engine *e, struct vr_pages *p,
     p->offset = offset;
     p->shift = buf->page_shift;
     p->npages = npages;
+    p->loaded = 0;              /* a fast region's list is loaded again */
     p->writable = true;
     p->loading = true;
     return VROCE_OK;
 }
 
-static bool pte_ok(uint64_t pte, uint64_t page_size)
+bool vr_pte_ok(uint64_t pte, uint64_t page_size)
 {
     uint64_t zero = (page_size - 1) & ~(VROCE_PTE_VALID | VROCE_PTE_WRITE);
 
     return (pte & VROCE_PTE_VALID) && !(pte & zero);
+}
+
+uint64_t *vr_pages_entry_room(struct vr_pages *p, uint64_t index)
+{
+    uint64_t c = index / CHUNK;
+
+    if (!p->chunks[c]) {
+        p->chunks[c] = calloc(min_u64(CHUNK, p->room - c * CHUNK),
+                              sizeof(uint64_t));
+    }
+    return p->chunks[c] ? &p->chunks[c][index % CHUNK] : NULL;
 }
 
 /* Follow one pointer of a list of several levels. */
@@ -130,7 +142,7 @@ static int pages_pointer(struct vr_engine *e, uint64_t *addr, uint64_t index,
         return refuse(rule, VROCE_RULE_CMD_DMA, VROCE_ERR_DMA);
     }
     ptr = le64toh(ptr);
-    if (!pte_ok(ptr, ~VROCE_PTE_ADDR_MASK + 1)) {
+    if (!vr_pte_ok(ptr, ~VROCE_PTE_ADDR_MASK + 1)) {
         return refuse(rule, VROCE_RULE_PAGE_LIST, VROCE_ERR_PARAM);
     }
     *addr = ptr & VROCE_PTE_ADDR_MASK;
@@ -160,12 +172,9 @@ static int pages_load_chunk(struct vr_engine *e, struct vr_pages *p,
     if (status) {
         return status;
     }
-    pte = p->chunks[c];
+    pte = vr_pages_entry_room(p, p->loaded);
     if (!pte) {
-        pte = p->chunks[c] = calloc(min_u64(CHUNK, p->room - p->loaded), 8);
-        if (!pte) {
-            return VROCE_ERR_NO_RESOURCES;
-        }
+        return VROCE_ERR_NO_RESOURCES;
     }
     if (e->ops->mem_rw(e->host, addr, pte, num * 8, false)) {
         return refuse(rule, VROCE_RULE_CMD_DMA, VROCE_ERR_DMA);
@@ -173,7 +182,7 @@ static int pages_load_chunk(struct vr_engine *e, struct vr_pages *p,
     for (uint32_t i = 0; i < num; i++) {
         pte[i] = le64toh(pte[i]);
         p->writable &= !!(pte[i] & VROCE_PTE_WRITE);
-        if (!pte_ok(pte[i], 1ull << p->shift) || (writable && !p->writable)) {
+        if (!vr_pte_ok(pte[i], 1ull << p->shift) || (writable && !p->writable)) {
             return refuse(rule, VROCE_RULE_PAGE_LIST, VROCE_ERR_PARAM);
         }
     }
