@@ -130,6 +130,10 @@ static enum vroce_rule check_wqe(const struct vr_qp *qp, struct vr_wqe *w)
         !(wqe_kinds[c->opcode].types & 1u << qp->type)) {
         return VROCE_RULE_WQE_OPCODE;
     }
+    /* Its page list holds bus addresses: for the kernel only, IBA 10.6.4.3. */
+    if (c->opcode == VROCE_WQE_FAST_REG && qp->context) {
+        return VROCE_RULE_PRIVILEGE;
+    }
     kind_flags = wqe_kinds[c->opcode].flags;
     if ((c->flags & VROCE_WQE_INLINE && !(kind_flags & TAKES_INLINE)) ||
         (c->num_sge && kind_flags & LOCAL)) {

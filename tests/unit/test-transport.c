@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the simulation's random work does not reach: local operations, key
+ * invalidation, draining, async events, and send queues that change or are rung
+ * too early. Two QPs of one engine, connected to each other.
+ */
+#include <string.h>
+
+#include "driver.h"
+
+#define MEM   65536u
+#define IOVA  0x7f0000000000ull
+#define ALL_RIGHTS (VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE | \
+                    VROCE_ACCESS_REMOTE_READ | VROCE_ACCESS_REMOTE_ATOMIC)
+
+struct world {
+    struct fakehost *h;
+    struct drv *d;
+    struct drv_eq async;
+    struct drv_cq cq;           /* of both QPs */
+    struct drv_srq srq;
+    struct gmem mem;
+    struct drv_mr mr;
+    struct drv_qp a, b;
+    struct drv_conn ca, cb;
+};
+
+static void world_init(struct world *w, bool srq)
+{
+    struct drv_qp_init init = {
+        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
+        .scq = &w->cq, .rcq = &w->cq,
+    };
+
+    w->h = fh_new(NULL, 1);
+    w->d = drv_new(w->h, 1);
+    drv_eq_create(w->d, &w->async, 6, 0, true);
+    drv_cq_create(w->d, &w->cq, 8, NULL);
+    gmem_init(&w->mem, w->h, MEM, 1, 12, 0);
+    drv_mr_create(w->d, &w->mr, &w->mem, IOVA, ALL_RIGHTS);
+    drv_qp_create(w->d, &w->a, &init);
+    if (srq) {
+        drv_srq_create(w->d, &w->srq, 4, 1, 0);
+        init.srq = &w->srq;
+        init.rq_log = VROCE_NO_QUEUE;
+    }
+    drv_qp_create(w->d, &w->b, &init);
+    drv_conn_init(&w->ca);
+    drv_av(w->d, 1, 0, &w->ca.av);
+    w->cb = w->ca;
+    w->ca.dest_qpn = w->b.qpn;
+    w->cb.dest_qpn = w->a.qpn;
+}
+
+static void world_fini(struct world *w)
+{
+    drv_qp_destroy(&w->a);
+    drv_qp_destroy(&w->b);
+    if (w->srq.srqn) {
+        drv_srq_destroy(&w->srq);
+    }
+    drv_mr_destroy(&w->mr);
+    gmem_fini(&w->mem);
+    drv_cq_destroy(&w->cq);
+    drv_eq_destroy(&w->async);
+    drv_free(w->d);
+    fh_free(w->h);
+}
+
+static void connect(struct world *w)
+{
+    drv_qp_connect(&w->a, &w->ca);
+    drv_qp_connect(&w->b, &w->cb);
+}
+
+static void post(struct drv_qp *qp, const struct drv_wr *wr)
+{
+    g_assert_true(drv_post_send(qp, wr));
+}
+
+static void run(struct world *w)
+{
+    fh_settle(w->h, 1000);
+}
+
+static void expect(struct world *w, uint64_t wr_id, uint8_t opcode,
+                   uint8_t status)
+{
+    struct vroce_cqe cqe;
+
+    g_assert_true(drv_poll(&w->cq, &cqe));
+    g_assert_cmpint(cqe.status, ==, status);
+    g_assert_cmpint(cqe.opcode, ==, opcode);
+    g_assert_cmpuint(le64toh(cqe.wr_id), ==, wr_id);
+}
+
+static void expect_nothing(struct world *w)
+{
+    struct vroce_cqe cqe;
+
+    g_assert_false(drv_poll(&w->cq, &cqe));
+}
+
+static void expect_event(struct world *w, uint16_t type, uint32_t number)
+{
+    struct vroce_eqe eqe;
+
+    g_assert_true(drv_eq_poll(&w->async, &eqe));
+    g_assert_cmpint(le16toh(eqe.type), ==, type);
+    g_assert_cmpuint(le32toh(eqe.number), ==, number);
+}
+
+static struct drv_wr send_wr(struct world *w, uint8_t opcode, uint64_t wr_id,
+                             uint32_t off, uint32_t len)
+{
+    return (struct drv_wr) {
+        .wr_id = wr_id, .opcode = opcode, .flags = VROCE_WQE_SIGNALED,
+        .num_sge = 1,
+        .sge[0] = { .addr = IOVA + off, .length = len, .lkey = w->mr.key },
+    };
+}
+
+static struct drv_wr local_wr(uint8_t opcode, uint64_t wr_id, uint32_t key)
+{
+    return (struct drv_wr) {
+        .wr_id = wr_id, .opcode = opcode, .flags = VROCE_WQE_SIGNALED,
+        .inv_key = key,
+    };
+}
+
+static int state_of(struct world *w, const struct drv_qp *qp)
+{
+    struct vr_qp_info info;
+
+    g_assert_true(vr_query_qp(w->h->e, qp->qpn, &info));
+    return info.state;
+}
+
+/* --------------------------------------------------- fast registration */
+
+static uint32_t fast_mr(struct world *w)
+{
+    struct vroce_create_mr_in in = {
+        .pdn = htole32(w->d->pdn), .kind = VROCE_MR_FAST,
+        .max_pages = htole32(16),
+    };
+    uint32_t key;
+    uint16_t rule;
+
+    g_assert_cmpint(drv_try_create(w->d, VROCE_CMD_CREATE_MR, &in, sizeof(in),
+                                   &key, &rule), ==, VROCE_OK);
+    return key;
+}
+
+/* A FAST_REG WQE of the world's memory; the driver in the box has none. */
+static void post_fast_reg(struct world *w, struct drv_qp *qp, uint32_t key,
+                          uint64_t wr_id)
+{
+    struct {
+        struct vroce_wqe_ctrl ctrl;
+        struct vroce_wqe_fast_reg seg;
+        uint8_t pad[48];
+    } wqe = {
+        .ctrl = {
+            .opcode = VROCE_WQE_FAST_REG, .flags = VROCE_WQE_SIGNALED,
+            .units = 2, .index = htole16(qp->sq_producer),
+            .wr_id = htole64(wr_id),
+        },
+        .seg = {
+            .buf = w->mem.buf, .iova = htole64(0x1000), .key = htole32(key),
+            .access = htole32(ALL_RIGHTS),
+        },
+    };
+
+    g_assert_cmpuint(sizeof(wqe), ==, 2 * VROCE_SQ_UNIT);
+    for (int i = 0; i < 2; i++) {
+        uint32_t at = qp->sq_producer++ & ((1u << qp->sq_log) - 1);
+
+        gmem_write(&qp->mem, (uint64_t)at * VROCE_SQ_UNIT,
+                   (uint8_t *)&wqe + i * VROCE_SQ_UNIT, VROCE_SQ_UNIT);
+    }
+}
+
+/* Registered in queue order, used by the peer, invalidated by its SEND. */
+static void test_fast_reg(void)
+{
+    struct drv_wr recv = { .wr_id = 50 }, wr;
+    struct vroce_cqe cqe;
+    uint8_t byte = 0xa5;
+    struct world w = { 0 };
+    uint32_t key;
+
+    world_init(&w, false);
+    connect(&w);
+    key = fast_mr(&w);
+    post_fast_reg(&w, &w.b, key, 1);
+    drv_ring(&w.b);
+    run(&w);
+    expect(&w, 1, VROCE_WC_FAST_REG, VROCE_WCS_SUCCESS);
+
+    gmem_write(&w.mem, 5, &byte, 1);
+    wr = send_wr(&w, VROCE_WQE_WRITE, 2, 5, 1);
+    wr.remote_addr = 0x1000 + 100;
+    wr.rkey = key;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 2, VROCE_WC_WRITE, VROCE_WCS_SUCCESS);
+    gmem_read(&w.mem, 100, &byte, 1);
+    g_assert_cmphex(byte, ==, 0xa5);
+
+    g_assert_true(drv_post_recv(&w.b, &recv));
+    wr = send_wr(&w, VROCE_WQE_SEND_INV, 3, 0, 0);
+    wr.num_sge = 0;
+    wr.inv_key = key;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    g_assert_true(drv_poll(&w.cq, &cqe));
+    g_assert_cmpuint(le64toh(cqe.wr_id), ==, 50);
+    g_assert_cmpint(le16toh(cqe.flags), ==, VROCE_CQE_INV);
+    g_assert_cmphex(le32toh(cqe.inv_key), ==, key);
+    expect(&w, 3, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+
+    /* The key is dead now, for LOCAL_INV as for the peer. */
+    wr = send_wr(&w, VROCE_WQE_WRITE, 4, 5, 1);
+    wr.remote_addr = 0x1000;
+    wr.rkey = key;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 4, VROCE_WC_WRITE, VROCE_WCS_REM_ACCESS_ERR);
+    expect_event(&w, VROCE_EVENT_QP_ACCESS_ERR, w.b.qpn);
+    g_assert_cmpint(state_of(&w, &w.a), ==, VROCE_QPS_ERR);
+    g_assert_cmpint(state_of(&w, &w.b), ==, VROCE_QPS_ERR);
+    g_assert_cmpint(drv_number(w.d, VROCE_CMD_DESTROY_MR, key), ==, VROCE_OK);
+    world_fini(&w);
+}
+
+/* LOCAL_INV waits for what came before; NOP completes in its turn. */
+static void test_local_order(void)
+{
+    struct world w = { 0 };
+    struct drv_wr wr;
+    uint32_t key;
+
+    world_init(&w, false);
+    connect(&w);
+    key = fast_mr(&w);
+    post_fast_reg(&w, &w.a, key, 1);
+    wr = send_wr(&w, VROCE_WQE_WRITE, 2, 0, 30000);
+    wr.sge[0].addr = 0x1000;
+    wr.sge[0].lkey = key;
+    wr.remote_addr = IOVA + 32768;
+    wr.rkey = w.mr.key;
+    post(&w.a, &wr);
+    wr = local_wr(VROCE_WQE_LOCAL_INV, 3, key);
+    post(&w.a, &wr);
+    wr = local_wr(VROCE_WQE_NOP, 4, 0);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 1, VROCE_WC_FAST_REG, VROCE_WCS_SUCCESS);
+    expect(&w, 2, VROCE_WC_WRITE, VROCE_WCS_SUCCESS);
+    expect(&w, 3, VROCE_WC_LOCAL_INV, VROCE_WCS_SUCCESS);
+    expect(&w, 4, VROCE_WC_NOP, VROCE_WCS_SUCCESS);
+
+    wr = local_wr(VROCE_WQE_LOCAL_INV, 5, key);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 5, VROCE_WC_LOCAL_INV, VROCE_WCS_MW_BIND_ERR);
+    g_assert_cmpuint(w.h->rules[VROCE_RULE_KEY], ==, 1);
+    g_assert_cmpint(drv_number(w.d, VROCE_CMD_DESTROY_MR, key), ==, VROCE_OK);
+    world_fini(&w);
+}
+
+/* ------------------------------------------------------ states, events */
+
+static void modify(struct world *w, struct drv_qp *qp, uint8_t state,
+                   uint32_t mask, bool notify)
+{
+    struct vroce_modify_qp_in in = {
+        .qpn = htole32(qp->qpn), .attr_mask = htole32(mask | VROCE_QP_STATE),
+        .attr = { .state = state, .sqd_async_notify = notify },
+    };
+    uint16_t rule;
+
+    g_assert_cmpint(fh_command(w->h, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL,
+                               0, &rule), ==, VROCE_OK);
+}
+
+/* SQD lets what was begun finish, tells so once, and holds what comes. */
+static void test_drain(void)
+{
+    struct world w = { 0 };
+    struct vroce_eqe eqe;
+    struct drv_wr wr;
+
+    world_init(&w, false);
+    connect(&w);
+    wr = send_wr(&w, VROCE_WQE_WRITE, 1, 0, 8);
+    wr.remote_addr = IOVA + 4096;
+    wr.rkey = w.mr.key;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    modify(&w, &w.a, VROCE_QPS_SQD, VROCE_QP_EN_SQD_ASYNC_NOTIFY, true);
+    run(&w);
+    expect(&w, 1, VROCE_WC_WRITE, VROCE_WCS_SUCCESS);
+    expect_event(&w, VROCE_EVENT_SQ_DRAINED, w.a.qpn);
+
+    wr.wr_id = 2;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect_nothing(&w);
+    g_assert_false(drv_eq_poll(&w.async, &eqe));
+
+    modify(&w, &w.a, VROCE_QPS_RTS, 0, false);
+    run(&w);
+    expect(&w, 2, VROCE_WC_WRITE, VROCE_WCS_SUCCESS);
+    world_fini(&w);
+}
+
+/* The first packet in RTR says COMM_EST, once. */
+static void test_comm_est(void)
+{
+    struct drv_wr recv = { .wr_id = 9 }, wr;
+    struct world w = { 0 };
+    struct vroce_eqe eqe;
+    uint16_t rule;
+
+    world_init(&w, false);
+    drv_qp_connect(&w.a, &w.ca);
+    for (int s = VROCE_QPS_INIT; s <= VROCE_QPS_RTR; s++) {
+        g_assert_cmpint(drv_try_modify(&w.b, s, &w.cb, &rule), ==, VROCE_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        g_assert_true(drv_post_recv(&w.b, &recv));
+        wr = send_wr(&w, VROCE_WQE_SEND, i, 0, 0);
+        wr.num_sge = 0;
+        post(&w.a, &wr);
+        drv_ring(&w.a);
+        run(&w);
+        expect(&w, 9, VROCE_WC_RECV, VROCE_WCS_SUCCESS);
+        expect(&w, i, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+    }
+    expect_event(&w, VROCE_EVENT_COMM_EST, w.b.qpn);
+    g_assert_false(drv_eq_poll(&w.async, &eqe));
+    world_fini(&w);
+}
+
+/* A QP of an SRQ takes no more from it: its owner learns when to destroy it. */
+static void test_last_wqe(void)
+{
+    struct drv_wr recv = { .wr_id = 1 };
+    struct world w = { 0 };
+    struct vroce_eqe eqe;
+
+    world_init(&w, true);
+    connect(&w);
+    g_assert_true(drv_srq_post(&w.srq, &recv));
+    modify(&w, &w.b, VROCE_QPS_ERR, 0, false);
+    run(&w);
+    expect_event(&w, VROCE_EVENT_LAST_WQE_REACHED, w.b.qpn);
+    g_assert_false(drv_eq_poll(&w.async, &eqe));
+    expect_nothing(&w);
+    world_fini(&w);
+}
+
+/* ----------------------------------------------------- misused queues */
+
+/* Rung before the WQE was written: it fails, and so does what follows. */
+static void test_rung_early(void)
+{
+    struct world w = { 0 };
+    struct drv_wr wr;
+
+    world_init(&w, false);
+    connect(&w);
+    w.a.sq_producer++;          /* a unit that nobody wrote */
+    wr = local_wr(VROCE_WQE_NOP, 2, 0);
+    post(&w.a, &wr);
+    /* The unit is zero, and index 0 is what it should say: spoil that. */
+    gmem_write(&w.a.mem, offsetof(struct vroce_wqe_ctrl, index), "\x55\xaa", 2);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 0, VROCE_WC_NOP, VROCE_WCS_LOC_QP_OP_ERR);
+    expect_nothing(&w);         /* where the next begins nobody knows */
+    g_assert_cmpuint(w.h->rules[VROCE_RULE_WQE_INDEX], ==, 1);
+    g_assert_cmpint(state_of(&w, &w.a), ==, VROCE_QPS_ERR);
+    world_fini(&w);
+}
+
+/* Changed between two transmissions: found by the hash, named by its rule. */
+static void test_changed(void)
+{
+    struct world w = { 0 };
+    struct vroce_cqe cqe;
+    struct drv_wr wr;
+    uint64_t addr = htole64(IOVA + 8);
+
+    world_init(&w, false);
+    w.ca.av.dgid[15] ^= 0x40;   /* out to the wire, where nobody answers */
+    w.ca.timeout = 10;
+    connect(&w);
+    wr = send_wr(&w, VROCE_WQE_SEND, 7, 0, 100);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    g_assert_cmpuint(w.h->frames_sent, ==, 1);
+    expect_nothing(&w);
+    gmem_write(&w.a.mem, sizeof(struct vroce_wqe_ctrl), &addr, sizeof(addr));
+    fh_advance(w.h, 40000000);
+    g_assert_true(drv_poll(&w.cq, &cqe));
+    g_assert_cmpint(cqe.status, ==, VROCE_WCS_LOC_QP_OP_ERR);
+    g_assert_cmpint(le16toh(cqe.rule), ==, VROCE_RULE_WQE_CHANGED);
+    g_assert_cmpuint(w.h->frames_sent, ==, 1);
+    world_fini(&w);
+}
+
+/* A page that does not own the queue changes nothing. */
+static void test_foreign_page(void)
+{
+    struct world w = { 0 };
+    struct drv_wr wr = local_wr(VROCE_WQE_NOP, 1, 0);
+    uint32_t page;
+    uint16_t rule;
+
+    world_init(&w, false);
+    connect(&w);
+    g_assert_cmpint(drv_try_create(w.d, VROCE_CMD_ALLOC_CONTEXT, NULL, 0, &page,
+                                   &rule), ==, VROCE_OK);
+    post(&w.a, &wr);
+    fh_doorbell(w.h, page, vroce_doorbell(VROCE_DB_SQ, w.a.qpn,
+                                          w.a.sq_producer));
+    run(&w);
+    expect_nothing(&w);
+    g_assert_cmpuint(w.h->rules[VROCE_RULE_DB_PAGE], ==, 1);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 1, VROCE_WC_NOP, VROCE_WCS_SUCCESS);
+    g_assert_cmpint(drv_number(w.d, VROCE_CMD_FREE_CONTEXT, page), ==, VROCE_OK);
+    world_fini(&w);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/transport/fast-reg", test_fast_reg);
+    g_test_add_func("/transport/local-order", test_local_order);
+    g_test_add_func("/transport/drain", test_drain);
+    g_test_add_func("/transport/comm-est", test_comm_est);
+    g_test_add_func("/transport/last-wqe", test_last_wqe);
+    g_test_add_func("/transport/rung-early", test_rung_early);
+    g_test_add_func("/transport/changed", test_changed);
+    g_test_add_func("/transport/foreign-page", test_foreign_page);
+    return g_test_run();
+}
