@@ -9,6 +9,7 @@ that program's own status.
 import argparse
 import signal
 import sys
+import time
 
 from . import (capture, demo, lab, monitor, pair, reload, setup, shell,
                testrun)
@@ -16,6 +17,10 @@ from .util import Interrupted, UserError, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
 MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor)
+
+# Signals that come within this time of another are one request to stop.
+REPEAT_SECONDS = 1
+_interrupted_at = None
 
 
 def make_parser():
@@ -35,7 +40,13 @@ def make_parser():
 
 
 def _raise_interrupted(signum, _frame):
-    raise Interrupted(signum)
+    # timeout(1) and terminals deliver the same request more than once: the
+    # repetition must not break off the clean-up that the first one began.
+    global _interrupted_at
+    now = time.monotonic()
+    if _interrupted_at is None or now - _interrupted_at > REPEAT_SECONDS:
+        _interrupted_at = now
+        raise Interrupted(signum)
 
 
 def main(argv=None):

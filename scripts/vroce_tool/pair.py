@@ -143,7 +143,7 @@ class _ListenWatch:
     def __init__(self, guest):
         self.lines = queue.Queue()
         self.child = start(guest.ssh_command(f"{SCRIPTS}/listen-wait"),
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True)
         threading.Thread(target=self._read, daemon=True).start()
 
