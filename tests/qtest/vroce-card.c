@@ -116,12 +116,31 @@ uint64_t card_alloc(Card *c, uint64_t size)
     return addr;
 }
 
-uint64_t card_misuse(Card *c, enum vroce_rule rule)
+uint32_t card_dma(Card *c, enum vroce_dma_cmd cmd, uint64_t src, uint64_t dst,
+                  uint32_t len)
+{
+    card_put64(c, VROCE_REG_DMA_SRC, src);
+    card_put64(c, VROCE_REG_DMA_DST, dst);
+    card_put(c, VROCE_REG_DMA_LEN, len);
+    card_put(c, VROCE_REG_DMA_CMD, cmd);
+    return card_get(c, VROCE_REG_DMA_STATUS);
+}
+
+QDict *card_query(Card *c)
 {
     QDict *reply = qtest_qmp(c->qts, "{ 'execute': 'x-query-vroce', "
                              "'arguments': { 'path': 'card' } }");
     QList *cards = qdict_get_qlist(reply, "return");
     QDict *card = qobject_to(QDict, qlist_peek(cards));
+
+    qobject_ref(card);
+    qobject_unref(reply);
+    return card;
+}
+
+uint64_t card_misuse(Card *c, enum vroce_rule rule)
+{
+    QDict *card = card_query(c);
     const QListEntry *entry;
     uint64_t count = 0;
 
@@ -132,7 +151,7 @@ uint64_t card_misuse(Card *c, enum vroce_rule rule)
             count = qdict_get_int(misuse, "count");
         }
     }
-    qobject_unref(reply);
+    qobject_unref(card);
     return count;
 }
 

@@ -44,6 +44,11 @@ void card_doorbell(Card *c, uint32_t page, enum vroce_db_kind kind,
 
 /* Zeroed guest memory, page-aligned. */
 uint64_t card_alloc(Card *c, uint64_t size);
+/* The test DMA of the bring-up block; returns enum vroce_dma_status. */
+uint32_t card_dma(Card *c, enum vroce_dma_cmd cmd, uint64_t src, uint64_t dst,
+                  uint32_t len);
+/* What x-query-vroce says; the caller unrefs it. */
+QDict *card_query(Card *c);
 /* How often the guest broke the rule since the last reset. */
 uint64_t card_misuse(Card *c, enum vroce_rule rule);
 
@@ -75,7 +80,8 @@ uint32_t card_create(Card *c, uint8_t opcode, const void *in, uint32_t in_len);
 void card_destroy(Card *c, uint8_t opcode, uint32_t number);
 
 
-/* vroce-queue-test.c */
+/* vroce-queue-test.c, vroce-host-test.c */
 void add_queue_tests(void);
+void add_host_tests(void);
 
 #endif /* TESTS_QTEST_VROCE_CARD_H */

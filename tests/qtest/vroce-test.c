@@ -157,16 +157,6 @@ static void test_irq(void)
     card_stop(c);
 }
 
-static uint32_t dma(Card *c, enum vroce_dma_cmd cmd, uint64_t src,
-                    uint64_t dst, uint32_t len)
-{
-    card_put64(c, VROCE_REG_DMA_SRC, src);
-    card_put64(c, VROCE_REG_DMA_DST, dst);
-    card_put(c, VROCE_REG_DMA_LEN, len);
-    card_put(c, VROCE_REG_DMA_CMD, cmd);
-    return card_get(c, VROCE_REG_DMA_STATUS);
-}
-
 static void test_dma(void)
 {
     Card *c = card_start("");
@@ -175,20 +165,21 @@ static void test_dma(void)
     char text[] = "123456789", back[sizeof(text)];
 
     qtest_memwrite(c->qts, a + 3, text, sizeof(text));
-    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a + 3, 0, 9), ==, VROCE_DMA_OK);
-    g_assert_cmphex(card_get(c, VROCE_REG_DMA_CRC), ==, 0xcbf43926);
-    g_assert_cmpint(dma(c, VROCE_DMA_COPY, a + 3, b + 4095, sizeof(text)), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, a + 3, 0, 9), ==,
                     VROCE_DMA_OK);
+    g_assert_cmphex(card_get(c, VROCE_REG_DMA_CRC), ==, 0xcbf43926);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_COPY, a + 3, b + 4095,
+                             sizeof(text)), ==, VROCE_DMA_OK);
     qtest_memread(c->qts, b + 4095, back, sizeof(back));
     g_assert_cmpstr(back, ==, text);
 
     card_put(c, VROCE_REG_DMA_PATTERN, 0x1a5);
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, 0, b, VROCE_DMA_MAX_LEN), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, b, VROCE_DMA_MAX_LEN), ==,
                     VROCE_DMA_OK);
     g_assert_cmphex(qtest_readb(c->qts, b), ==, 0xa5);
     g_assert_cmphex(qtest_readb(c->qts, b + VROCE_DMA_MAX_LEN - 1), ==, 0xa5);
     g_assert_cmphex(qtest_readb(c->qts, b + VROCE_DMA_MAX_LEN), ==, 0);
-    g_assert_cmpint(dma(c, VROCE_DMA_COPY, b, a, VROCE_DMA_MAX_LEN), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_COPY, b, a, VROCE_DMA_MAX_LEN), ==,
                     VROCE_DMA_OK);
     g_assert_cmphex(qtest_readb(c->qts, a + VROCE_DMA_MAX_LEN - 1), ==, 0xa5);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
@@ -200,23 +191,24 @@ static void test_dma_refused(void)
     Card *c = card_start("");
     uint64_t a = card_alloc(c, 4096);
 
-    g_assert_cmpint(dma(c, 0, a, a, 1), ==, VROCE_DMA_BAD_CMD);
-    g_assert_cmpint(dma(c, 4, a, a, 1), ==, VROCE_DMA_BAD_CMD);
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, 0), ==, VROCE_DMA_BAD_LEN);
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, VROCE_DMA_MAX_LEN + 1), ==,
+    g_assert_cmpint(card_dma(c, 0, a, a, 1), ==, VROCE_DMA_BAD_CMD);
+    g_assert_cmpint(card_dma(c, 4, a, a, 1), ==, VROCE_DMA_BAD_CMD);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, a, a, 0), ==,
                     VROCE_DMA_BAD_LEN);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, a, a, VROCE_DMA_MAX_LEN + 1),
+                    ==, VROCE_DMA_BAD_LEN);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
-    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, NOWHERE, a, 8), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, NOWHERE, a, 8), ==,
                     VROCE_DMA_FAULT);
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, UINT64_MAX - 3, 8), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, a, UINT64_MAX - 3, 8), ==,
                     VROCE_DMA_FAULT);
     /* Device memory, its own registers first of all, is no place for DMA. */
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, c->regs.addr, 8), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, a, c->regs.addr, 8), ==,
                     VROCE_DMA_FAULT);
-    g_assert_cmpint(dma(c, VROCE_DMA_COPY, c->regs.addr, a, 8), ==,
+    g_assert_cmpint(card_dma(c, VROCE_DMA_COPY, c->regs.addr, a, 8), ==,
                     VROCE_DMA_FAULT);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_MEM_DMA), ==, 4);
-    g_assert_cmpint(dma(c, VROCE_DMA_FILL, a, a, 1), ==, VROCE_DMA_OK);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, a, a, 1), ==, VROCE_DMA_OK);
     card_stop(c);
 }
 
@@ -225,11 +217,12 @@ static void test_bus_master(void)
     Card *c = card_start("");
     uint64_t a = card_alloc(c, 4096);
 
-    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
     card_bus_master(c, false);
-    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_FAULT);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==,
+                    VROCE_DMA_FAULT);
     card_bus_master(c, true);
-    g_assert_cmpint(dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, a, 0, 8), ==, VROCE_DMA_OK);
     card_stop(c);
 }
 
@@ -575,5 +568,6 @@ int main(int argc, char **argv)
     qtest_add_func("/vroce/properties", test_properties);
     qtest_add_func("/vroce/nonsense", test_nonsense);
     add_queue_tests();
+    add_host_tests();
     return g_test_run();
 }

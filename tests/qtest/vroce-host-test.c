@@ -1,0 +1,231 @@
+/*
+ * QTest of the vroce RDMA network card: what surrounds it in QEMU: virtual
+ * IOMMU, unplugging, management commands and events
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "qapi/error.h"
+#include "qobject/qdict.h"
+#include "qobject/qjson.h"
+#include "qobject/qlist.h"
+#include "hw/pci/pci_regs.h"
+#include "vroce-card.h"
+
+/* ----------------------------------------------------------------- IOMMU */
+
+/* Intel VT-d: registers and entries used here, by its specification. */
+#define VTD_BASE 0xfed90000ull
+#define VTD_GCMD 0x18
+#define VTD_GCMD_SRTP (1u << 30)
+#define VTD_GCMD_TE (1u << 31)
+#define VTD_RTADDR 0x20
+#define VTD_PRESENT 1
+#define VTD_READ 1
+#define VTD_WRITE 2
+#define VTD_CONTEXT_39_BITS 1
+
+/* Where the card sees its pages. */
+#define IOVA 0x40000000ull
+
+/* Turn the IOMMU on, nothing mapped at IOVA; returns the last level's table. */
+static uint64_t iommu_start(Card *c)
+{
+    uint64_t root = card_alloc(c, 4096), context = card_alloc(c, 4096);
+    uint64_t level3 = card_alloc(c, 4096), level2 = card_alloc(c, 4096);
+    uint64_t level1 = card_alloc(c, 4096);
+    uint64_t entry = context + c->dev->devfn * 16;
+
+    qtest_writeq(c->qts, root, context | VTD_PRESENT);
+    qtest_writeq(c->qts, entry, level3 | VTD_PRESENT);
+    qtest_writeq(c->qts, entry + 8, VTD_CONTEXT_39_BITS | 1 << 8);
+    qtest_writeq(c->qts, level3 + 8, level2 | VTD_READ | VTD_WRITE);
+    qtest_writeq(c->qts, level2, level1 | VTD_READ | VTD_WRITE);
+    qtest_writeq(c->qts, VTD_BASE + VTD_RTADDR, root);
+    qtest_writel(c->qts, VTD_BASE + VTD_GCMD, VTD_GCMD_SRTP);
+    qtest_writel(c->qts, VTD_BASE + VTD_GCMD, VTD_GCMD_TE);
+    return level1;
+}
+
+static void test_iommu(void)
+{
+    Card *c = card_start(" -device intel-iommu");
+    uint64_t a = card_alloc(c, 4096), b = card_alloc(c, 4096), table;
+    QDict *info;
+
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, a, 16), ==, VROCE_DMA_OK);
+    table = iommu_start(c);
+    info = card_query(c);
+    g_assert_true(qdict_get_bool(info, "iommu"));
+    qobject_unref(info);
+
+    /* Neighbours in the card's view are apart in memory, in the other order. */
+    qtest_writeq(c->qts, table, b | VTD_READ | VTD_WRITE);
+    qtest_writeq(c->qts, table + 8, a | VTD_READ | VTD_WRITE);
+    qtest_writeq(c->qts, table + 16, a | VTD_READ);
+    card_put(c, VROCE_REG_DMA_PATTERN, 0x5a);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, a, 16), ==,
+                    VROCE_DMA_FAULT);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, IOVA + 4094, 4), ==,
+                    VROCE_DMA_OK);
+    g_assert_cmphex(qtest_readl(c->qts, b + 4092), ==, 0x5a5a0000);
+    g_assert_cmphex(qtest_readl(c->qts, a), ==, 0x5a5a);
+
+    qtest_writel(c->qts, a, 0x34333231);
+    qtest_writel(c->qts, a + 4, 0x38373635);
+    qtest_writeb(c->qts, a + 8, 0x39);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_CHECKSUM, IOVA + 8192, 0, 9), ==,
+                    VROCE_DMA_OK);
+    g_assert_cmphex(card_get(c, VROCE_REG_DMA_CRC), ==, 0xcbf43926);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, IOVA + 8192, 1), ==,
+                    VROCE_DMA_FAULT);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, IOVA + 3 * 4096, 1), ==,
+                    VROCE_DMA_FAULT);
+
+    /* Off again: the mappings of before are back. */
+    qtest_writel(c->qts, VTD_BASE + VTD_GCMD, 0);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, b, 16), ==, VROCE_DMA_OK);
+    g_assert_cmphex(qtest_readl(c->qts, b), ==, 0x5a5a5a5a);
+    card_stop(c);
+}
+
+/* ---------------------------------------------------------------- unplug */
+
+/* The guest switches the slot off while the card in it is alive. */
+static void test_unplug(void)
+{
+    Card *c = card_start(" -device pcie-root-port,id=slot0,addr=5.0"
+                         " -global ICH9-LPC.acpi-pci-hotplug-with-bridge-"
+                         "support=off -device vroce,id=second,bus=slot0");
+    QPCIDevice *port = qpci_device_find(c->bus, QPCI_DEVFN(5, 0));
+    uint8_t express = qpci_find_capability(port, PCI_CAP_ID_EXP, 0);
+    QDict *error;
+
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'x-query-vroce', "
+                             "'arguments': { 'path': 'second' } }");
+    qpci_config_writew(port, express + PCI_EXP_SLTCTL,
+                       PCI_EXP_SLTCTL_PWR_IND_OFF | PCI_EXP_SLTCTL_PWR_OFF);
+    error = qtest_qmp_assert_failure_ref(c->qts, "{ 'execute': "
+                                         "'x-query-vroce', 'arguments': "
+                                         "{ 'path': 'second' } }");
+    qobject_unref(error);
+    g_free(port);
+    card_stop(c);
+}
+
+/* ------------------------------------------------------------ management */
+
+static void test_query(void)
+{
+    Card *c = card_start(",vectors=3");
+    QDict *info = card_query(c), *queue;
+
+    g_assert_cmpstr(qdict_get_str(info, "id"), ==, "card");
+    g_assert_cmpstr(qdict_get_str(info, "netdev"), ==, "wire");
+    g_assert_cmpstr(qdict_get_str(info, "mac"), ==, "52:54:00:12:34:56");
+    g_assert_false(qdict_get_bool(info, "enabled"));
+    g_assert_true(qdict_get_bool(info, "bus-master"));
+    g_assert_false(qdict_get_bool(info, "iommu"));
+    g_assert_true(qdict_get_bool(info, "link-up"));
+    g_assert_cmpuint(qlist_size(qdict_get_qlist(info, "vectors")), ==, 3);
+    g_assert_cmpuint(qlist_size(qdict_get_qlist(info, "counters")), ==,
+                     VROCE_CNT_NUM);
+    g_assert_true(qlist_empty(qdict_get_qlist(info, "misuse")));
+    qobject_unref(info);
+
+    card_enable(c);
+    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    info = card_query(c);
+    g_assert_true(qdict_get_bool(info, "enabled"));
+    queue = qdict_get_qdict(info, "command-queue");
+    g_assert_cmpint(qdict_get_int(queue, "size"), ==, 1 << CMDQ_LOG);
+    g_assert_cmpint(qdict_get_int(queue, "producer"), ==, 1);
+    g_assert_cmpint(qdict_get_int(queue, "completed"), ==, 1);
+    g_assert_false(qdict_haskey(queue, "vector"));
+    qobject_unref(info);
+    card_stop(c);
+}
+
+static void test_query_errors(void)
+{
+    static const struct {
+        const char *command, *want;
+    } bad[] = {
+        { "{ 'execute': 'x-query-vroce-qp', 'arguments': "
+          "{ 'path': 'nobody' } }", "no vroce device 'nobody'" },
+        { "{ 'execute': 'x-query-vroce', 'arguments': "
+          "{ 'path': '/machine' } }", "no vroce device '/machine'" },
+        { "{ 'execute': 'x-query-vroce-qp', 'arguments': "
+          "{ 'path': 'card', 'qpn': 99 } }", "no QP 99" },
+        { "{ 'execute': 'x-query-vroce-gid', 'arguments': "
+          "{ 'path': 'card', 'index': 0 } }", "entry 0" },
+    };
+    Card *c = card_start("");
+
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        QObject *command = qobject_from_json(bad[i].command, &error_abort);
+        QDict *error = qtest_qmp_assert_failure_ref(c->qts, "%p", command);
+
+        g_assert_nonnull(strstr(qdict_get_str(error, "desc"), bad[i].want));
+        qobject_unref(error);
+    }
+    card_stop(c);
+}
+
+/* Each rule has its event, with what a person needs to find the mistake. */
+static void test_misuse_event(void)
+{
+    Card *c = card_start("");
+    QDict *event, *data;
+
+    card_put(c, VROCE_REG_ID, 0);
+    event = qtest_qmp_eventwait_ref(c->qts, "VROCE_MISUSE");
+    data = qdict_get_qdict(event, "data");
+    g_assert_cmpstr(qdict_get_str(data, "device"), ==, "card");
+    g_assert_cmpint(qdict_get_int(data, "rule"), ==, VROCE_RULE_REGISTER);
+    g_assert_cmpstr(qdict_get_str(data, "name"), ==, "register");
+    g_assert_cmpint(qdict_get_int(data, "count"), ==, 1);
+    g_assert_nonnull(strstr(qdict_get_str(data, "text"), "0x0"));
+    qobject_unref(event);
+    card_stop(c);
+}
+
+static void test_misuse_stop(void)
+{
+    Card *c = card_start("");
+
+    qtest_qmp_assert_success(c->qts, "{ 'execute': "
+                             "'x-vroce-set-misuse-policy', 'arguments': "
+                             "{ 'path': 'card', 'policy': 'stop' } }");
+    card_put(c, VROCE_REG_ID, 0);
+    qtest_qmp_eventwait(c->qts, "STOP");
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'cont' }");
+    qtest_qmp_eventwait(c->qts, "RESUME");
+    g_assert_cmphex(card_get(c, VROCE_REG_ID), ==, VROCE_ID_MAGIC);
+    card_stop(c);
+}
+
+static void test_link(void)
+{
+    Card *c = card_start("");
+
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'set_link', 'arguments': "
+                             "{ 'name': 'card', 'up': false } }");
+    g_assert_cmphex(card_get(c, VROCE_REG_LINK), ==, 0);
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'set_link', 'arguments': "
+                             "{ 'name': 'card', 'up': true } }");
+    g_assert_cmphex(card_get(c, VROCE_REG_LINK) & 1, ==, 1);
+    card_stop(c);
+}
+
+void add_host_tests(void)
+{
+    qtest_add_func("/vroce/host/iommu", test_iommu);
+    qtest_add_func("/vroce/host/unplug", test_unplug);
+    qtest_add_func("/vroce/host/link", test_link);
+    qtest_add_func("/vroce/management/query", test_query);
+    qtest_add_func("/vroce/management/query-errors", test_query_errors);
+    qtest_add_func("/vroce/management/misuse-event", test_misuse_event);
+    qtest_add_func("/vroce/management/misuse-stop", test_misuse_stop);
+}
