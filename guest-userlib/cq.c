@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <ccan/minmax.h>
 #include <util/compiler.h>
 #include <util/mmio.h>
 #include <util/util.h>
@@ -365,12 +364,6 @@ static void vroce_set_poll_ops(struct ibv_cq_ex *ibcq, uint64_t wc_flags)
 static uint32_t vroce_ring_entries(uint32_t cqe)
 {
 	return cqe > 2 ? roundup_pow_of_two(cqe) : 2;
-}
-
-/* Entries of a ring for so many completions; the device wants two at least. */
-static uint32_t vroce_cq_entries(uint32_t cqe)
-{
-	return roundup_pow_of_two(max_t(uint32_t, cqe, 2));
 }
 
 /* A ring of so many entries and the record behind it, described for uverbs. */

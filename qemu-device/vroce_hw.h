@@ -367,7 +367,7 @@ struct vroce_create_cq_in {
 	__le32 rec_off;		/* of the struct vroce_db_record in buf, multiple of 8 */
 	__le32 context;		/* doorbell page */
 	__le32 eqn;		/* or VROCE_NONE: no completion events */
-	__u8 log_size;
+	__u8 log_size;		/* at least 1 */
 	__u8 reserved[3];
 };
 VROCE_ASSERT_SIZE(struct vroce_create_cq_in, 40);
