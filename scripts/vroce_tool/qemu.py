@@ -82,6 +82,10 @@ class Tree:
         self.apt = apt
         self.flavour = flavour
         self.own = Path(source).absolute() if source else None
+        if self.own and not ((self.own / "VERSION").exists() and
+                             (self.own / "hw/net/meson.build").exists()):
+            raise UserError(f"{self.own} is not a QEMU source tree (no VERSION "
+                            "or hw/net/meson.build in it)")
         self.dir = cache_dir() / "qemu" / flavour
         self.src = self.dir / "src"
         self.build = build_dir(flavour)
@@ -89,16 +93,12 @@ class Tree:
 
     def source(self):
         """The unpatched source."""
-        if not self.own:
-            try:
-                return self.apt.source("qemu")
-            except UserError as error:
-                raise UserError(f"{error}\n  {SOURCE_HINT}") from None
-        if not (self.own / "VERSION").exists() or \
-                not (self.own / "hw/net/meson.build").exists():
-            raise UserError(f"{self.own} is not a QEMU source tree (no VERSION "
-                            "or hw/net/meson.build in it)")
-        return self.own
+        if self.own:
+            return self.own
+        try:
+            return self.apt.source("qemu")
+        except UserError as error:
+            raise UserError(f"{error}\n  {SOURCE_HINT}") from None
 
     def make(self, targets=(TARGET, QTEST)):
         """Bring the tree up to date and build; return the program's path."""
@@ -158,7 +158,8 @@ class Tree:
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(source / name, folder / name)
             for patch in series:
-                run(["patch", "-p1", "--no-backup-if-mismatch", "-i", patch],
+                run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch",
+                     "-i", patch],
                     cwd=folder, what=f"applying {patch.name} to {source}",
                     hint="the series is made for Debian 13's QEMU")
             for name in touched:

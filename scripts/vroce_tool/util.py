@@ -209,6 +209,9 @@ def run(command, *, cwd=None, env=None, log=None, stdin=None, what=None,
     if _stopping.is_set():
         raise Interrupted()
     if child.returncode:
+        if any("No space left on device" in line for line in output):
+            hint = (f"make room on the file system of {cache_dir()}, or set "
+                    "VROCE_CACHE to a folder on a larger one")
         tail = "".join("  | " + line for line in output[-15:]).rstrip()
         where = f"\n  whole output: {log}" if log else ""
         advice = f"\n  {hint}" if hint else ""
@@ -233,12 +236,15 @@ def start(command, **options):
 
 def finish(child, grace=5):
     """End a child of start() with its whole process group and reap it."""
-    for signum in (signal.SIGTERM, signal.SIGKILL):
-        if child.poll() is None:
+    if child.poll() is None:
+        # What ignores SIGTERM, the leader or one of its group, gets SIGKILL.
+        for signum in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signum)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(grace)
+    if child.stdout:
+        child.stdout.close()
     with _children_lock:
         _children.discard(child)
 
