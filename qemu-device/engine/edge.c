@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vr_save.h"
 #include "vr_wire.h"
 
 #define MAX_PATH_MTU 4096
@@ -143,6 +144,18 @@ void vr_edge_resume(struct vr_engine *e)
     if (edge->held && !e->tx_full) {
         edge->held = false;
         edge_cut(e, &edge->sp, edge->next);
+    }
+}
+
+void vr_io_edge(struct vr_io *io, struct vr_engine *e)
+{
+    struct vr_edge *edge = e->edge;
+
+    VR_IO(io, edge->held);
+    if (edge->held) {
+        VR_IO(io, edge->next);
+        vr_io_sp(io, &edge->sp);
+        io->failed |= !vr_sp_sane(&edge->sp) || edge->next >= edge->sp.npkt;
     }
 }
 

@@ -98,7 +98,7 @@ uint32_t vr_eth_run(struct vr_engine *e, struct vr_qp *qp, uint32_t budget)
         vr_sq_cqe(e, qp, &f, 0, e->wqe.ctrl.flags & VROCE_WQE_SIGNALED);
         if (f.status != VROCE_WCS_SUCCESS) {
             vr_count(e, VROCE_CNT_TX_ERRORS, 1);
-            vr_qp_set_state(e, qp, VROCE_QPS_SQE);
+            vr_qp_error(e, qp, 0, f.rule);
             break;
         }
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vr_save.h"
 #include "vr_transport.h"
 
 #define LOOP_ENTRIES 64
@@ -78,4 +79,29 @@ void vr_loop_reset(struct vr_engine *e)
 {
     free(e->loop);
     e->loop = NULL;
+}
+
+void vr_io_loop(struct vr_io *io, struct vr_engine *e)
+{
+    struct vr_loop_queue *q = e->loop;
+    uint32_t num = q ? q->num : 0;
+
+    VR_IO(io, num);
+    if (io->loading && num) {
+        q = e->loop = calloc(1, sizeof(*q));
+        io->failed |= !q || num > LOOP_ENTRIES;
+    }
+    for (uint32_t i = 0; i < num && !io->failed; i++) {
+        struct vr_loop_entry *le = &q->entry[(q->head + i) % LOOP_ENTRIES];
+
+        vr_io_sp(io, &le->sp);
+        if (le->sp.payload.kind == VR_PAYLOAD_BYTES) {
+            io->failed |= le->sp.payload.len > LOOP_BYTES;
+            if (!io->failed) {
+                vr_io_bytes(io, le->bytes, le->sp.payload.len);
+            }
+        }
+        io->failed |= !vr_sp_sane(&le->sp);
+        q->num = i + 1;
+    }
 }

@@ -147,6 +147,34 @@ enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn, uint32_t key
     return VROCE_RULE_NONE;
 }
 
+bool vr_mr_sane(const struct vr_engine *e, const struct vr_mr *mr)
+{
+    const struct vr_pages *p = &mr->pages;
+    bool in_use = mr->valid && mr->kind != VROCE_MR_DMA;
+
+    if (!access_ok(mr->access) || !range_ok(mr->iova, mr->length) ||
+        (in_use && (p->length != mr->length ||
+                    (mr->access & ACCESS_WRITERS && !p->writable)))) {
+        return false;
+    }
+    switch (mr->kind) {
+    case VROCE_MR_MEM:
+        return mr->valid;
+    case VROCE_MR_DMA:
+        return mr->valid && p->contiguous && !p->base && !mr->iova &&
+               p->length == UINT64_MAX && mr->length == UINT64_MAX;
+    case VROCE_MR_FAST:
+        return mr->max_pages && mr->max_pages <= VR_MAX_FAST_REG_PAGES &&
+               p->room == mr->max_pages && !p->contiguous;
+    case VROCE_MR_DEVMEM:
+        return mr->valid && e->ops->devmem && p->contiguous &&
+               p->base <= e->cfg.devmem_size &&
+               p->length <= e->cfg.devmem_size - p->base;
+    default:
+        return false;
+    }
+}
+
 /* ----------------------------------------------------------- commands */
 
 /* What kind, buf and access of a new or updated region must obey. */

@@ -72,6 +72,10 @@ int vr_pages_reserve(struct vr_engine *e, struct vr_pages *p, uint64_t npages);
  */
 int vr_pages_load(struct vr_engine *e, struct vr_pages *p,
                   const struct vroce_buf *buf, bool writable, uint16_t *rule);
+/* Is an entry valid, aligned and without stray bits? */
+bool vr_pte_ok(uint64_t pte, uint64_t page_size);
+/* Place of entry index < room; NULL: no memory. */
+uint64_t *vr_pages_entry_room(struct vr_pages *p, uint64_t index);
 /* Back to zeroed, and to zeroed with its room kept. */
 void vr_pages_free(struct vr_engine *e, struct vr_pages *p);
 void vr_pages_clear(struct vr_pages *p);
@@ -152,6 +156,8 @@ enum vroce_rule vr_mr_check(struct vr_engine *e, uint32_t key, uint32_t pdn,
                             uint64_t va, uint64_t len, uint32_t access,
                             struct vr_mr **mr);
 void vr_mr_destroy(struct vr_engine *e, struct vr_mr *mr);
+/* Could mr, which was loaded, have been created by a command? */
+bool vr_mr_sane(const struct vr_engine *e, const struct vr_mr *mr);
 /* 8-byte atomic on va of region key (VROCE_ACCESS_REMOTE_ATOMIC). */
 enum vroce_rule vr_mr_atomic(struct vr_engine *e, uint32_t key, uint32_t pdn,
                              uint64_t va, bool cmp_swap, uint64_t compare,
@@ -569,6 +575,9 @@ uint32_t vr_table_alloc(struct vr_table *t, void *object);
 bool vr_table_put(struct vr_table *t, uint32_t index, void *object);
 void *vr_table_get(const struct vr_table *t, uint32_t index);
 void vr_table_remove(struct vr_table *t, uint32_t index);
+
+/* Value of the field that a limit is about. */
+uint64_t vr_config_get(const struct vr_config *cfg, const struct vr_limit *limit);
 
 struct vr_engine {
     struct vr_config cfg;

@@ -75,6 +75,8 @@ static inline bool vr_op_is_read_or_atomic(uint8_t wqe_opcode)
 
 /* qp.c */
 void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state);
+/* Count qp as user (n: 1), or no longer (-1), of its context, CQs and SRQ. */
+void vr_qp_count_users(struct vr_engine *e, const struct vr_qp *qp, int n);
 /* Empty both queues and forget all packets, as in RESET. */
 void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp);
 /* Complete what is left of the queues of a QP in ERR (or SQE: its SQ). */
@@ -144,6 +146,8 @@ void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
               const struct vr_sp *sp);
 
 /* sched.c */
+void vr_sched_append(struct vr_engine *e, enum vr_sched_list list,
+                     struct vr_qp *qp);
 void vr_sched_remove(struct vr_engine *e, struct vr_qp *qp);
 /* Is there room for a super-packet on this way? */
 static inline bool vr_tx_room(struct vr_engine *e, bool loopback)
