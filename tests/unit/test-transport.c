@@ -25,10 +25,10 @@ struct world {
     struct drv_conn ca, cb;
 };
 
-static void world_init(struct world *w, bool srq)
+static void world_init(struct world *w, uint8_t type, bool srq)
 {
     struct drv_qp_init init = {
-        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
+        .type = type, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
         .scq = &w->cq, .rcq = &w->cq,
     };
 
@@ -190,7 +190,7 @@ static void test_fast_reg(void)
     struct world w = { 0 };
     uint32_t key;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     connect(&w);
     key = fast_mr(&w);
     post_fast_reg(&w, &w.b, key, 1);
@@ -244,7 +244,7 @@ static void test_local_order(void)
     struct drv_wr wr;
     uint32_t key;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     connect(&w);
     key = fast_mr(&w);
     post_fast_reg(&w, &w.a, key, 1);
@@ -297,7 +297,7 @@ static void test_drain(void)
     struct vroce_eqe eqe;
     struct drv_wr wr;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     connect(&w);
     wr = send_wr(&w, VROCE_WQE_WRITE, 1, 0, 8);
     wr.remote_addr = IOVA + 4096;
@@ -330,7 +330,7 @@ static void test_comm_est(void)
     struct vroce_eqe eqe;
     uint16_t rule;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     drv_qp_connect(&w.a, &w.ca);
     for (int s = VROCE_QPS_INIT; s <= VROCE_QPS_RTR; s++) {
         g_assert_cmpint(drv_try_modify(&w.b, s, &w.cb, &rule), ==, VROCE_OK);
@@ -357,7 +357,7 @@ static void test_last_wqe(void)
     struct world w = { 0 };
     struct vroce_eqe eqe;
 
-    world_init(&w, true);
+    world_init(&w, VROCE_QPT_RC, true);
     connect(&w);
     g_assert_true(drv_srq_post(&w.srq, &recv));
     modify(&w, &w.b, VROCE_QPS_ERR, 0, false);
@@ -365,6 +365,74 @@ static void test_last_wqe(void)
     expect_event(&w, VROCE_EVENT_LAST_WQE_REACHED, w.b.qpn);
     g_assert_false(drv_eq_poll(&w.async, &eqe));
     expect_nothing(&w);
+    world_fini(&w);
+}
+
+/* ------------------------------------------------ unreliable connections */
+
+/* Messages of several packets arrive; one that does not fit is just lost. */
+static void test_uc(void)
+{
+    static const uint32_t len[] = { 0, 1, 1024, 1025, 30000 };
+    struct drv_wr recv = {
+        .num_sge = 1, .sge[0] = { .addr = IOVA + 32768, .length = 30000 },
+    };
+    struct world w = { 0 };
+    struct drv_wr wr;
+    uint8_t out[30000], in[30000];
+
+    world_init(&w, VROCE_QPT_UC, false);
+    connect(&w);
+    recv.sge[0].lkey = w.mr.key;
+    for (size_t i = 0; i < G_N_ELEMENTS(len); i++) {
+        memset(out, i + 1, sizeof(out));
+        gmem_write(&w.mem, 0, out, sizeof(out));
+        wr = send_wr(&w, VROCE_WQE_SEND, 3, 0, 30001);
+        post(&w.a, &wr);        /* nobody has room for it */
+        wr = send_wr(&w, i % 2 ? VROCE_WQE_WRITE_IMM : VROCE_WQE_SEND, 2, 0,
+                     len[i]);
+        wr.remote_addr = IOVA + 32768;
+        wr.rkey = w.mr.key;
+        post(&w.a, &wr);
+        recv.wr_id = i;
+        g_assert_true(drv_post_recv(&w.b, &recv));
+        drv_ring(&w.a);
+        run(&w);
+        /* A send completes when it was sent, so before it arrives. */
+        expect(&w, 3, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+        expect(&w, 2, i % 2 ? VROCE_WC_WRITE : VROCE_WC_SEND,
+               VROCE_WCS_SUCCESS);
+        expect(&w, i, i % 2 ? VROCE_WC_RECV_WRITE_IMM : VROCE_WC_RECV,
+               VROCE_WCS_SUCCESS);
+        gmem_read(&w.mem, 32768, in, sizeof(in));
+        g_assert_cmpmem(in, len[i], out, len[i]);
+    }
+    expect_nothing(&w);
+    world_fini(&w);
+}
+
+/* A local error stops the send queue only; RTS starts it again, IBA 10.3.1.6. */
+static void test_uc_sqe(void)
+{
+    struct world w = { 0 };
+    struct drv_wr wr, nop = local_wr(VROCE_WQE_NOP, 2, 0);
+
+    world_init(&w, VROCE_QPT_UC, false);
+    connect(&w);
+    wr = send_wr(&w, VROCE_WQE_SEND, 1, 0, 5000);
+    wr.sge[0].lkey ^= 1;
+    post(&w.a, &wr);
+    post(&w.a, &nop);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 1, VROCE_WC_SEND, VROCE_WCS_LOC_PROT_ERR);
+    expect(&w, 2, VROCE_WC_NOP, VROCE_WCS_WR_FLUSH_ERR);
+    g_assert_cmpint(state_of(&w, &w.a), ==, VROCE_QPS_SQE);
+    modify(&w, &w.a, VROCE_QPS_RTS, 0, false);
+    post(&w.a, &nop);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 2, VROCE_WC_NOP, VROCE_WCS_SUCCESS);
     world_fini(&w);
 }
 
@@ -376,7 +444,7 @@ static void test_rung_early(void)
     struct world w = { 0 };
     struct drv_wr wr;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     connect(&w);
     w.a.sq_producer++;          /* a unit that nobody wrote */
     wr = local_wr(VROCE_WQE_NOP, 2, 0);
@@ -400,7 +468,7 @@ static void test_changed(void)
     struct drv_wr wr;
     uint64_t addr = htole64(IOVA + 8);
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     w.ca.av.dgid[15] ^= 0x40;   /* out to the wire, where nobody answers */
     w.ca.timeout = 10;
     connect(&w);
@@ -427,7 +495,7 @@ static void test_foreign_page(void)
     uint32_t page;
     uint16_t rule;
 
-    world_init(&w, false);
+    world_init(&w, VROCE_QPT_RC, false);
     connect(&w);
     g_assert_cmpint(drv_try_create(w.d, VROCE_CMD_ALLOC_CONTEXT, NULL, 0, &page,
                                    &rule), ==, VROCE_OK);
@@ -452,6 +520,8 @@ int main(int argc, char **argv)
     g_test_add_func("/transport/drain", test_drain);
     g_test_add_func("/transport/comm-est", test_comm_est);
     g_test_add_func("/transport/last-wqe", test_last_wqe);
+    g_test_add_func("/transport/uc", test_uc);
+    g_test_add_func("/transport/uc-sqe", test_uc_sqe);
     g_test_add_func("/transport/rung-early", test_rung_early);
     g_test_add_func("/transport/changed", test_changed);
     g_test_add_func("/transport/foreign-page", test_foreign_page);
