@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The wire: how the guests' cards are joined, and who has which address.
 
-One guest: a port of QEMU's own hub with nothing else on it, so that the
-carrier is there.  Two: a socketpair whose ends the two QEMUs inherit (an
+One guest: QEMU's own network, cut off from the host (restrict=on): the carrier
+is there and frames vanish in it.  (A hub's only port, or a socketpair that
+nobody reads, would stop the card's transmitter.)  Two: a socketpair whose ends the two QEMUs inherit (an
 unconnected datagram socket would hold 11 frames only).  More: a QEMU without a
 guest, which runs QEMU's hub over one socketpair for each guest.
 """
@@ -39,7 +40,7 @@ class Wire(NamedTuple):
 def plan(count):
     """Lay out the wire of a lab with that many guests."""
     if count == 1:
-        return Wire([], ["hubport,id=wire,hubid=0"], [[]], None, [])
+        return Wire([], ["user,id=wire,restrict=on,ipv6=off"], [[]], None, [])
     if count == 2:
         near, far = FIRST_FD, FIRST_FD + 1
         return Wire([(near, far)], [_dgram("wire", near), _dgram("wire", far)],
