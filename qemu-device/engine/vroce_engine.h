@@ -267,6 +267,8 @@ bool vr_query_gid(const struct vr_engine *e, uint32_t index, struct vr_gid_info 
  * Save and load: one packed little-endian record per live object. vr_save()
  * returns a malloc()ed image and its length; vr_load() replaces all state of an
  * engine of the same configuration, or returns -EINVAL and leaves it reset.
+ * Images are not trusted. Behind a load the host calls vr_tx_ready() when its
+ * wire takes frames, and begins a command that was in execution again.
  */
 void *vr_save(const struct vr_engine *e, size_t *len);
 int vr_load(struct vr_engine *e, const void *image, size_t len, uint64_t now);
