@@ -37,7 +37,7 @@ def run(args):
             raise UserError("a guest's kernel reports trouble, see above")
     for guest, fact in zip(guests, facts):
         same = " (unchanged)" if fact["old"] == fact["new"] else ""
-        say(f"guest {guest.number}: driver {fact['old']} -> {fact['new']}"
+        say(f"guest {guest.number}: driver build {fact['old']} -> {fact['new']}"
             f"{same}, {fact['netdev']} is {guest.ipv4}")
     say(f"reloaded in {elapsed(time.monotonic() - began)}")
 
