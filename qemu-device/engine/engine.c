@@ -27,7 +27,7 @@ const struct vr_limit vr_limits[] = {
     LIMIT("max-cqe", max_cqe, 16, 1 << 20, 65536),
     LIMIT("max-mtu", max_mtu, 576, 9216, 9000),
     LIMIT("num-pages", num_pages, 1024, 1ull << 32, 16 << 20),
-    LIMIT("devmem-size", devmem_size, 0, 1ull << 36, 1 << 20),
+    LIMIT("devmem-size", devmem_size, 0, 1ull << 31, 1 << 20),
 };
 const size_t vr_num_limits = sizeof(vr_limits) / sizeof(vr_limits[0]);
 
