@@ -77,6 +77,9 @@ static void vroce_vm_state(void *opaque, bool running, RunState state)
 
     if (running) {
         qemu_bh_schedule(s->bh);
+    } else if (s->cfg.devmem_size) {
+        /* The engine writes there without saying so: let migration copy it. */
+        memory_region_set_dirty(&s->devmem, 0, s->cfg.devmem_size);
     }
 }
 

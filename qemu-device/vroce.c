@@ -194,10 +194,58 @@ static void vroce_write_config(PCIDevice *pdev, uint32_t addr, uint32_t value,
 
 /* ------------------------------------------------------------- migration */
 
-/* Until the engine can be saved. */
+static int vroce_pre_save(void *opaque)
+{
+    VroceState *s = opaque;
+    size_t len;
+
+    s->image = vr_save(s->engine, &len);
+    s->image_len = len;
+    return s->image ? 0 : -ENOMEM;
+}
+
+static int vroce_post_save(void *opaque)
+{
+    VroceState *s = opaque;
+
+    free(s->image);
+    s->image = NULL;
+    return 0;
+}
+
+static int vroce_post_load(void *opaque, int version_id)
+{
+    VroceState *s = opaque;
+    int ret;
+
+    if (s->regs.db_shift < 12 || s->regs.db_shift > 16 ||
+        s->regs.cmdq_log_size > VROCE_CMDQ_MAX_LOG) {
+        return -EINVAL;
+    }
+    ret = vr_load(s->engine, s->image, s->image_len, vroce_now());
+    g_free(s->image);
+    s->image = NULL;
+    vroce_host_resume(s);
+    return ret;
+}
+
 static const VMStateDescription vmstate_vroce = {
     .name = TYPE_VROCE,
-    .unmigratable = 1,
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .pre_save = vroce_pre_save,
+    .post_save = vroce_post_save,
+    .post_load = vroce_post_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_PCI_DEVICE(parent_obj, VroceState),
+        VMSTATE_MSIX(parent_obj, VroceState),
+        VMSTATE_STRUCT(regs, VroceState, 1, vmstate_vroce_regs, VroceRegs),
+        VMSTATE_STRUCT(cmdq, VroceState, 1, vmstate_vroce_cmdq, VroceCmdq),
+        VMSTATE_BOOL(enabled, VroceState),
+        VMSTATE_UINT32(image_len, VroceState),
+        VMSTATE_VBUFFER_ALLOC_UINT32(image, VroceState, 1, NULL, image_len),
+        VMSTATE_END_OF_LIST()
+    }
 };
 
 /* ------------------------------------------------------------ properties */

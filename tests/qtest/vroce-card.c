@@ -29,10 +29,22 @@ static char *make_bios(void)
     return name;
 }
 
-Card *card_start(const char *props)
+static bool migration_active(Card *c)
+{
+    QDict *reply = qtest_qmp(c->qts, "{ 'execute': 'query-migrate' }");
+    QDict *info = qdict_get_qdict(reply, "return");
+    const char *status = qdict_get_str(info, "status");
+    bool done = g_str_equal(status, "completed");
+
+    g_assert_cmpstr(status, !=, "failed");
+    qobject_unref(reply);
+    return !done;
+}
+
+/* Start a QEMU at the other end of a new wire. */
+static void start_qemu(Card *c, const char *more)
 {
     g_autofree char *bios = make_bios();
-    Card *c = g_new0(Card, 1);
     int fds[2];
 
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds), ==, 0);
@@ -40,16 +52,32 @@ Card *card_start(const char *props)
                          "-global apic-common.vapic=off "
                          "-netdev dgram,id=wire,local.type=fd,local.str=%d "
                          "-device vroce,id=card,bus=pcie.0,addr=%u.0,"
-                         "netdev=wire,mac=52:54:00:12:34:56%s",
+                         "netdev=wire,mac=52:54:00:12:34:56%s %s",
                          bios, (unsigned)(GUEST_RAM >> 20), fds[1],
-                         CARD_SLOT, props);
+                         CARD_SLOT, c->props, more);
     unlink(bios);
     close(fds[1]);
     c->wire = fds[0];
-    c->next = FIRST_FREE;
     c->bus = qpci_new_pc(c->qts, NULL);
     c->dev = qpci_device_find(c->bus, QPCI_DEVFN(CARD_SLOT, 0));
     g_assert_nonnull(c->dev);
+}
+
+static void stop_qemu(Card *c)
+{
+    g_free(c->dev);
+    qpci_free_pc(c->bus);
+    qtest_quit(c->qts);
+    close(c->wire);
+}
+
+Card *card_start(const char *props)
+{
+    Card *c = g_new0(Card, 1);
+
+    c->next = FIRST_FREE;
+    c->props = g_strdup(props);
+    start_qemu(c, "");
     qpci_device_enable(c->dev);
     /* Maps the table's BAR, which is the registers' BAR. */
     qpci_msix_enable(c->dev);
@@ -60,11 +88,30 @@ Card *card_start(const char *props)
 
 void card_stop(Card *c)
 {
-    g_free(c->dev);
-    qpci_free_pc(c->bus);
-    qtest_quit(c->qts);
-    close(c->wire);
+    stop_qemu(c);
+    g_free(c->props);
     g_free(c);
+}
+
+void card_migrate(Card *c)
+{
+    g_autofree char *name = NULL, *incoming = NULL;
+    int fd = g_file_open_tmp("vroce-test-XXXXXX", &name, NULL);
+
+    g_assert_cmpint(fd, >=, 0);
+    close(fd);
+    incoming = g_strdup_printf("-incoming file:%s", name);
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'migrate', 'arguments': "
+                             "{ 'uri': %s } }",
+                             incoming + strlen("-incoming "));
+    qtest_qmp_eventwait(c->qts, "STOP");
+    while (migration_active(c)) {
+        g_usleep(10000);
+    }
+    stop_qemu(c);
+    start_qemu(c, incoming);
+    qtest_qmp_eventwait(c->qts, "RESUME");
+    unlink(name);
 }
 
 uint32_t card_get(Card *c, uint32_t reg)

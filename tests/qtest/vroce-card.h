@@ -25,6 +25,7 @@ typedef struct Card {
     QPCIBar regs, doorbells;
     int wire;                   /* a datagram is a frame */
     uint64_t next;              /* free guest memory */
+    char *props;
 
     uint64_t sq, cq;            /* rings of the command queue */
     uint32_t log, produced;
@@ -33,6 +34,8 @@ typedef struct Card {
 /* Start QEMU with a card; props as for -device, from the comma on, or "". */
 Card *card_start(const char *props);
 void card_stop(Card *c);
+/* Move the card to another QEMU; the wire's old end is closed. */
+void card_migrate(Card *c);
 
 uint32_t card_get(Card *c, uint32_t reg);
 void card_put(Card *c, uint32_t reg, uint32_t value);

@@ -532,6 +532,50 @@ static void test_rc_loopback(void)
     driver_stop(&d);
 }
 
+/* Everything goes on in another QEMU: objects, rings, connection. */
+static void test_migration(void)
+{
+    const uint32_t len = 3000;
+    Driver d = driver_start("");
+    Qp a = create_qp(&d, VROCE_QPT_RC), b = create_qp(&d, VROCE_QPT_RC);
+    Qp eth = create_eth_qp(&d);
+    uint64_t src = card_alloc(d.c, len), dst = card_alloc(d.c, len);
+    struct vroce_wqe_rdma rdma = {
+        .rkey = cpu_to_le32(d.key), .remote_addr = cpu_to_le64(dst),
+    };
+    struct vroce_wqe_eth segment = { 0 };
+    uint8_t frame[64];
+    ssize_t got;
+
+    set_gid(&d);
+    connect_qp(&d, &a, &b);
+    connect_qp(&d, &b, &a);
+    for (uint32_t i = 0; i < 3; i++) {
+        fill_pattern(&d, src, len, i);
+        post_send(&d, &a, VROCE_WQE_WRITE, i, &rdma, sizeof(rdma), src, len);
+        ring_sq(&d, &a);
+        expect_cqe(&d, VROCE_WC_WRITE, i, &a);
+        expect_same(&d, src, dst, len);
+
+        card_put(d.c, VROCE_REG_SCRATCH, i);
+        card_migrate(d.c);
+        g_assert_cmphex(card_get(d.c, VROCE_REG_SCRATCH), ==, ~i);
+        g_assert_cmphex(card_get(d.c, VROCE_REG_STATUS), ==,
+                        VROCE_STATUS_READY | VROCE_STATUS_ENABLED);
+        card_create(d.c, VROCE_CMD_ALLOC_PD, NULL, 0);
+        post_send(&d, &eth, VROCE_WQE_ETH, 50 + i, &segment, sizeof(segment),
+                  src, sizeof(frame));
+        ring_sq(&d, &eth);
+        /* QEMU announces its guest's new place with shorter frames. */
+        do {
+            got = recv(d.c->wire, frame, sizeof(frame), 0);
+            g_assert_cmpint(got, >, 0);
+        } while (got != sizeof(frame));
+        expect_cqe(&d, VROCE_WC_SEND, 50 + i, &eth);
+    }
+    driver_stop(&d);
+}
+
 /* A work request that is wrong ends in an error completion with its rule. */
 static void test_bad_wqe(void)
 {
@@ -611,4 +655,5 @@ void add_queue_tests(void)
     qtest_add_func("/vroce/ethernet/tx", test_eth_tx);
     qtest_add_func("/vroce/ethernet/rx", test_eth_rx);
     qtest_add_func("/vroce/rc-loopback", test_rc_loopback);
+    qtest_add_func("/vroce/migration", test_migration);
 }
