@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Saving and loading: nothing is lost, nothing broken is taken. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+#include "vr_internal.h"
+
+#define BASE 0x200000000ull
+#define LEN  300000u
+
+/* A device with one of everything, and work in each stage. */
+struct bed {
+    struct fakehost *h;
+    struct drv *d;
+    struct drv_eq eq, async;
+    struct drv_cq cq;
+    struct drv_srq srq;
+    struct drv_qp qp[2];
+    struct gmem mem;
+    struct drv_mr mr;
+    uint32_t fast;
+};
+
+static void connect_to(struct bed *b, struct drv_qp *qp, uint32_t dest)
+{
+    struct drv_conn conn;
+
+    drv_conn_init(&conn);
+    conn.dest_qpn = dest;
+    conn.sq_psn = conn.rq_psn = 0xfffffa;
+    drv_av(b->d, 1, 0, &conn.av);
+    drv_qp_connect(qp, &conn);
+}
+
+static void bed_init(struct bed *b)
+{
+    struct drv_qp_init init = {
+        .type = VROCE_QPT_RC, .sq_log = 6, .rq_log = 4, .max_recv_sge = 2,
+        .scq = &b->cq, .rcq = &b->cq,
+    };
+    struct vroce_create_mr_in fast = {
+        .kind = VROCE_MR_FAST, .max_pages = htole32(1000),
+    };
+    uint16_t rule;
+
+    b->h = fh_new(NULL, 1);
+    b->d = drv_new(b->h, 1);
+    drv_eq_create(b->d, &b->async, 4, 0, true);
+    drv_eq_create(b->d, &b->eq, 4, 1, false);
+    drv_cq_create(b->d, &b->cq, 8, &b->eq);
+    drv_srq_create(b->d, &b->srq, 4, 2, 0);
+    drv_qp_create(b->d, &b->qp[0], &init);
+    init.srq = &b->srq;
+    init.rq_log = VROCE_NO_QUEUE;
+    drv_qp_create(b->d, &b->qp[1], &init);
+    gmem_init(&b->mem, b->h, 2 * LEN, 2, 12, 500);
+    drv_mr_create(b->d, &b->mr, &b->mem, BASE,
+                  VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE |
+                  VROCE_ACCESS_REMOTE_READ | VROCE_ACCESS_REMOTE_ATOMIC);
+    fast.pdn = htole32(b->d->pdn);
+    g_assert_cmpint(drv_try_create(b->d, VROCE_CMD_CREATE_MR, &fast,
+                                   sizeof(fast), &b->fast, &rule), ==, 0);
+    connect_to(b, &b->qp[0], b->qp[1].qpn);
+    connect_to(b, &b->qp[1], b->qp[0].qpn);
+    drv_eq_arm(&b->eq);
+    drv_eq_arm(&b->async);
+}
+
+static void bed_fini(struct bed *b)
+{
+    drv_qp_destroy(&b->qp[0]);
+    drv_qp_destroy(&b->qp[1]);
+    drv_srq_destroy(&b->srq);
+    drv_number(b->d, VROCE_CMD_DESTROY_MR, b->fast);
+    drv_mr_destroy(&b->mr);
+    gmem_fini(&b->mem);
+    drv_cq_destroy(&b->cq);
+    drv_eq_destroy(&b->eq);
+    drv_eq_destroy(&b->async);
+    drv_free(b->d);
+    fh_free(b->h);
+}
+
+static void post(struct bed *b, uint8_t opcode, uint64_t wr_id)
+{
+    struct drv_wr wr = {
+        .wr_id = wr_id, .opcode = opcode, .flags = VROCE_WQE_SIGNALED,
+        .num_sge = 1,
+        .sge = { { .addr = BASE, .length = LEN, .lkey = b->mr.key } },
+        .rkey = b->mr.key, .remote_addr = BASE + LEN,
+    };
+
+    g_assert_true(drv_post_send(&b->qp[0], &wr));
+    drv_ring(&b->qp[0]);
+}
+
+static void reload(struct bed *b)
+{
+    size_t len, again_len;
+    g_autofree uint8_t *copy = NULL;
+    void *image = vr_save(b->h->e, &len), *again;
+
+    g_assert_nonnull(image);
+    copy = g_memdup2(image, len);
+    b->h->kicked = false;
+    b->h->entered = true;
+    g_assert_cmpint(vr_load(b->h->e, copy, len, b->h->now), ==, 0);
+    b->h->entered = false;
+    g_assert_true(b->h->kicked);
+    again = vr_save(b->h->e, &again_len);
+    g_assert_cmpmem(image, len, again, again_len);
+    free(image);
+    free(again);
+}
+
+/* Reloaded between any two slices, the same work ends the same way. */
+static void test_midway(void)
+{
+    static uint8_t data[LEN], got[LEN];
+    struct vroce_cqe cqe;
+    struct bed b;
+    int slices = 0, done = 0;
+
+    bed_init(&b);
+    for (uint32_t i = 0; i < LEN; i++) {
+        data[i] = g_rand_int(b.h->rand);
+    }
+    gmem_write(&b.mem, 0, data, LEN);
+    post(&b, VROCE_WQE_WRITE, 1);
+    post(&b, VROCE_WQE_READ, 2);
+    post(&b, VROCE_WQE_WRITE, 3);
+    while (done < 3) {
+        if (slices % 3) {
+            reload(&b);
+        }
+        g_assert_cmpint(++slices, <, 1000);
+        b.h->entered = true;
+        vr_run(b.h->e, 5000, b.h->now);
+        b.h->entered = false;
+        while (drv_poll(&b.cq, &cqe)) {
+            g_assert_cmpint(cqe.status, ==, VROCE_WCS_SUCCESS);
+            g_assert_cmpuint(le64toh(cqe.wr_id), ==, ++done);
+        }
+    }
+    g_assert_cmpint(slices, >, 3);
+    gmem_read(&b.mem, LEN, got, LEN);
+    g_assert_cmpmem(got, LEN, data, LEN);
+    g_assert_cmpuint(b.h->e->counters[VROCE_CNT_RETRANSMITTED], ==, 0);
+    bed_fini(&b);
+}
+
+/* Armed CQs, timers, keys and receive queues are as they were. */
+static void test_objects(void)
+{
+    struct vroce_modify_cq_in moderate = {
+        .count = htole16(10), .period_us = htole16(100),
+    };
+    struct vroce_cqe cqe = { .wr_id = htole64(7) };
+    struct vr_mr *mr;
+    struct drv_wr recv = { .num_sge = 0 };
+    struct vroce_eqe eqe;
+    struct bed b;
+    uint32_t stale;
+
+    bed_init(&b);
+    moderate.cqn = htole32(b.cq.cqn);
+    g_assert_cmpint(fh_command(b.h, VROCE_CMD_MODIFY_CQ, &moderate,
+                               sizeof(moderate), NULL, 0, NULL), ==, 0);
+    drv_cq_arm(&b.cq, false);
+    b.h->entered = true;
+    vr_cq_post(b.h->e, b.cq.cqn, &cqe, false);
+    b.h->entered = false;
+    g_assert_true(drv_post_recv(&b.qp[0], &recv));
+    g_assert_true(drv_srq_post(&b.srq, &recv));
+    stale = b.fast;
+    drv_number(b.d, VROCE_CMD_DESTROY_MR, b.fast);
+    reload(&b);
+
+    fh_advance(b.h, 99999);
+    g_assert_false(drv_eq_poll(&b.eq, &eqe));
+    fh_advance(b.h, 1);
+    g_assert_true(drv_eq_poll(&b.eq, &eqe));
+    g_assert_cmpuint(b.h->irqs[1], ==, 1);
+    g_assert_cmpint(vr_mr_check(b.h->e, stale, b.d->pdn, 0, 1, 0, &mr), ==,
+                    VROCE_RULE_KEY);
+    g_assert_cmpint(vr_mr_check(b.h->e, b.mr.key, b.d->pdn, BASE, 2 * LEN,
+                                VROCE_ACCESS_REMOTE_WRITE, &mr), ==, 0);
+    g_assert_cmpint(drv_number(b.d, VROCE_CMD_FREE_PD, b.d->pdn), ==,
+                    VROCE_ERR_BUSY);
+    bed_fini(&b);
+}
+
+static void check_refused(struct fakehost *h, const void *image, size_t len)
+{
+    g_autofree uint8_t *copy = g_memdup2(image, MAX(len, 1));
+
+    h->entered = true;
+    g_assert_cmpint(vr_load(h->e, copy, len, h->now), ==, -EINVAL);
+    h->entered = false;
+    g_assert_cmpuint(h->e->pages_used, ==, 0);
+    g_assert_cmpuint(h->e->qps.used + h->e->cqs.used + h->e->pds.used, ==, 0);
+    g_assert_cmpuint(h->deadline, ==, UINT64_MAX);
+}
+
+/* Cut off anywhere, too long, or of a device with other limits. */
+static void test_broken(void)
+{
+    struct vr_config cfg;
+    struct fakehost *other;
+    struct bed b;
+    size_t len;
+    uint8_t *image;
+
+    bed_init(&b);
+    post(&b, VROCE_WQE_WRITE, 1);
+    image = vr_save(b.h->e, &len);
+    for (size_t cut = 0; cut < len; cut += cut < 4000 ? 1 : 97) {
+        check_refused(b.h, image, cut);
+    }
+    image = realloc(image, len + 1);
+    image[len] = 0;
+    check_refused(b.h, image, len + 1);
+
+    vr_config_init(&cfg);
+    cfg.num_cqs++;
+    other = fh_new(&cfg, 2);
+    check_refused(other, image, len);
+    fh_free(other);
+
+    b.h->entered = true;
+    g_assert_cmpint(vr_load(b.h->e, image, len, b.h->now), ==, 0);
+    b.h->entered = false;
+    free(image);
+    bed_fini(&b);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/save/midway", test_midway);
+    g_test_add_func("/save/objects", test_objects);
+    g_test_add_func("/save/broken", test_broken);
+    return g_test_run();
+}
