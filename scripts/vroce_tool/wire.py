@@ -3,9 +3,10 @@
 
 One guest: QEMU's own network, cut off from the host (restrict=on): the carrier
 is there and frames vanish in it.  (A hub's only port, or a socketpair that
-nobody reads, would stop the card's transmitter.)  Two: a socketpair whose ends the two QEMUs inherit (an
-unconnected datagram socket would hold 11 frames only).  More: a QEMU without a
-guest, which runs QEMU's hub over one socketpair for each guest.
+nobody reads, would stop the card's transmitter.)  Two: a socketpair whose ends
+the two QEMUs inherit (an unconnected datagram socket would hold 11 frames
+only).  More: a QEMU without a guest, which runs QEMU's hub over one socketpair
+for each guest.
 """
 
 import socket
