@@ -37,7 +37,7 @@
 #define VROCE_CMDQ_LOG_SIZE	5
 #define VROCE_CMDQ_SIZE		BIT(VROCE_CMDQ_LOG_SIZE)
 
-/**
+/*
  * struct vroce_cmd_slot - a command in flight
  * @done: completed by the device's answer, or when the device has failed
  * @id: identifier that the answer must carry
@@ -57,7 +57,7 @@ struct vroce_cmd_slot {
 	u32 seq;
 };
 
-/**
+/*
  * struct vroce_cmdq - command queue
  * @lock: protects everything below; taken in hard interrupts
  * @sq: submission ring
@@ -91,7 +91,7 @@ struct vroce_cmdq {
 	u64 lost_irqs;
 };
 
-/**
+/*
  * struct vroce_eq - event queue; one vector each
  * @ring: memory of the queue, NULL if it does not exist
  * @ci: events taken
@@ -111,7 +111,7 @@ struct vroce_eq {
 /* Bits of vroce_dev.flags */
 #define VROCE_DEV_FAILED	0	/* the device does no more DMA; only a restart helps */
 
-/**
+/*
  * struct vroce_dev - one card
  * @regs: BAR 0
  * @db: doorbell page of the kernel

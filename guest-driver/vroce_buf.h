@@ -12,7 +12,7 @@ struct vroce_table {
 	dma_addr_t dma;
 };
 
-/**
+/*
  * struct vroce_page_list - list of pages in memory that the device reads
  * @buf: how commands and WQEs name it
  * @capacity: page entries it has room for

@@ -9,7 +9,7 @@
 #include "vroce_buf.h"
 #include "vroce_queue.h"
 
-/**
+/*
  * struct vroce_ib - RDMA side of a card
  * @port_active: state of the port that was reported last
  */
@@ -25,7 +25,7 @@ struct vroce_mmap_entry {
 	phys_addr_t addr;
 };
 
-/**
+/*
  * struct vroce_ucontext - user context
  * @page: number of its doorbell page
  */
@@ -45,7 +45,7 @@ struct vroce_ah {
 	struct vroce_av av;
 };
 
-/**
+/*
  * struct vroce_ib_cq - CQ of verbs
  * @lock: serialises polling and arming by the kernel
  * @umem: ring of a user's CQ
@@ -57,7 +57,7 @@ struct vroce_ib_cq {
 	struct ib_umem *umem;
 };
 
-/**
+/*
  * struct vroce_ib_srq - SRQ of verbs
  * @lock: protects the indices of the kernel's ring; inside a CQ's lock
  * @umem: ring of a user's SRQ
@@ -73,7 +73,7 @@ struct vroce_ib_srq {
 	u32 max_sge;
 };
 
-/**
+/*
  * struct vroce_ib_qp - QP of verbs
  * @sq_lock: serialises posting of sends by the kernel
  * @rq_lock: serialises posting of receives by the kernel
@@ -93,7 +93,7 @@ struct vroce_ib_qp {
 	bool in_error;
 };
 
-/**
+/*
  * struct vroce_mr - memory region
  * @umem: its memory, if a user's
  * @list: its pages, if for fast registration

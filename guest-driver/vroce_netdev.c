@@ -236,6 +236,7 @@ int vroce_netdev_init(struct vroce_dev *dev)
 	if (vroce_has(dev, VROCE_FEATURE_ETH_CSUM))
 		ndev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_RXCSUM;
 	ndev->features = ndev->hw_features | NETIF_F_HIGHDMA;
+	ndev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
 	ndev->vlan_features = ndev->features;
 	netif_napi_add(ndev, &net->napi, vroce_napi_poll);
 

@@ -30,7 +30,7 @@ struct vroce_netdev_stats {
 	u64 rx_alloc_failed;
 };
 
-/**
+/*
  * struct vroce_netdev - Ethernet side of a card
  * @pdn: protection domain
  * @lkey: key of all memory

@@ -9,7 +9,7 @@
 
 #include "vroce.h"
 
-/**
+/*
  * struct vroce_cq - completion queue
  * @eq: where its completion events go
  * @comp: called at a completion event, in hard interrupt context
@@ -49,7 +49,7 @@ struct vroce_rq {
 	u8 log_stride;
 };
 
-/**
+/*
  * struct vroce_qp - queue pair
  * @event: called at an async event, in hard interrupt context
  * @mem: memory of the rings, NULL for a queue pair of user space

@@ -74,7 +74,7 @@ static int vroce_test_dma(struct vroce_dev *dev)
 		goto out;
 	}
 
-	/* An even buffer would not show bytes that change places. */
+	/* Equal bytes would not show if some changed places. */
 	for (size_t i = 0; i < half; i++)
 		mem[i] = i ^ i >> 8;
 	vroce_write64(dev, VROCE_REG_DMA_SRC, dma);

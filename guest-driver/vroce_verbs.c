@@ -11,9 +11,6 @@
 #include "vroce_ib.h"
 
 #define VROCE_PORT	1
-/* IBA 14.2.5.6, PortPhysicalState */
-#define VROCE_PHYS_STATE_DISABLED	3
-#define VROCE_PHYS_STATE_LINK_UP	5
 
 static int vroce_query_device(struct ib_device *ibdev,
 			      struct ib_device_attr *attr,
@@ -93,10 +90,12 @@ static int vroce_query_port(struct ib_device *ibdev, u32 port,
 	struct net_device *ndev = vroce_netdev_get(dev);
 
 	attr->state = IB_PORT_DOWN;
-	attr->phys_state = VROCE_PHYS_STATE_DISABLED;
+	attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 	if (vroce_port_active(dev)) {
 		attr->state = IB_PORT_ACTIVE;
-		attr->phys_state = VROCE_PHYS_STATE_LINK_UP;
+		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+	} else if (netif_running(ndev)) {
+		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	}
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu));
