@@ -19,9 +19,10 @@ static void scribble(struct world *w, struct input *in)
 {
     struct gmem *ring = any_ring(w, in);
     uint32_t off = in_below(in, ring->len);
-    uint32_t len = MIN(in_below(in, 64), ring->len - off);
+    uint32_t len = in_below(in, 64);
     uint8_t data[64];
 
+    len = MIN(len, ring->len - off);
     in_bytes(in, data, len);
     gmem_write(ring, off, data, len);
 }

@@ -84,11 +84,13 @@ void world_init(struct world *w, bool loopback)
     };
     const uint8_t peer[16] = { [10] = 0xff, 0xff, 10, 77, 0, 2 };
     struct vroce_set_netdev_in netdev = { .mtu = htole16(1500) };
+    struct vr_config cfg;
 
     memset(w, 0, sizeof(*w));
     memcpy(w->peer_gid, peer, 16);
     w->sent = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
-    w->h = fh_new(NULL, 1);
+    fh_small_config(&cfg, 64);
+    w->h = fh_new(&cfg, 1);
     w->h->bounce = true;
     w->h->opaque = w;
     w->h->frame_tx = keep_frame;

@@ -205,14 +205,15 @@ static void region_fini(struct region *r)
     gmem_fini(&r->mem);
 }
 
-/* Expected bytes of a slot around and in the data of op i. */
+/* Expected bytes of a slot around and in the data of op i, in s->want. */
 static uint8_t *expected(const struct dir *d, uint32_t i, uint64_t *len)
 {
     const struct op *op = &d->ops[i];
     uint8_t *image;
 
     *len = op->len + 2 * GUARD;
-    image = g_malloc(*len);
+    g_byte_array_set_size(d->f->s->want, *len);
+    image = d->f->s->want->data;
     memset(image, 0xee, *len);
     if (is_atomic(op->opcode)) {
         uint64_t old = htole64(op->old);
@@ -227,10 +228,12 @@ static uint8_t *expected(const struct dir *d, uint32_t i, uint64_t *len)
 static void verify(struct dir *d, struct region *r, uint32_t i, const char *who)
 {
     uint64_t len, at = data_at(d->f, d, i) - GUARD;
-    uint8_t *want = expected(d, i, &len), *have = g_malloc(len);
+    uint8_t *want = expected(d, i, &len), *have;
 
+    g_byte_array_set_size(d->f->s->have, len);
+    have = d->f->s->have->data;
     gmem_read(&r->mem, at, have, len);
-    for (uint64_t k = 0; k < len; k++) {
+    for (uint64_t k = 0; memcmp(want, have, len); k++) {
         if (want[k] != have[k]) {
             sim_fail(d->f->s, "flow %u side %d, request %u (opcode %u, %u "
                      "bytes): byte %lld of the %s's memory is 0x%02x, not "
@@ -239,8 +242,6 @@ static void verify(struct dir *d, struct region *r, uint32_t i, const char *who)
                      want[k]);
         }
     }
-    g_free(want);
-    g_free(have);
 }
 
 /* Put the data on the side that it leaves from, and guards on the other. */
@@ -258,7 +259,6 @@ static void prepare_memory(struct dir *d, uint32_t i)
     }
     memset(image, 0xee, len);
     gmem_write(&to->mem, at, image, len);
-    g_free(image);
 }
 
 /* ----------------------------------------------------------------- posts */
@@ -658,11 +658,14 @@ bool flows_done(struct sim *s)
 
 static uint64_t region_digest(uint64_t digest, struct region *r)
 {
-    uint8_t *image = g_malloc(r->mem.len);
+    uint8_t part[4096];
 
-    gmem_read(&r->mem, 0, image, r->mem.len);
-    digest = digest_add(digest, image, r->mem.len);
-    g_free(image);
+    for (uint64_t off = 0; off < r->mem.len; off += sizeof(part)) {
+        uint64_t len = MIN(sizeof(part), r->mem.len - off);
+
+        gmem_read(&r->mem, off, part, len);
+        digest = digest_add(digest, part, len);
+    }
     return digest;
 }
 

@@ -46,7 +46,7 @@ static const GOptionEntry options[] = {
       "Write the wire's frames here", "FILE" },
     { "verbose", 'v', 0, G_OPTION_ARG_NONE, &opt_verbose,
       "Print every step", NULL },
-    { NULL }
+    G_OPTION_ENTRY_NULL
 };
 
 static void usage_error(const char *fmt, ...) G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN;

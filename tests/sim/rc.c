@@ -133,7 +133,7 @@ static void tune_many(struct sim_params *p)
     p->nodes = 24;
     p->qps = 96;
     p->ops = 10;
-    p->max_len = 30000;
+    p->max_len = 6000;
     p->loss = 0.01;
 }
 

@@ -166,7 +166,7 @@ static void node_init(struct sim *s, uint32_t id)
     struct node *n = &s->node[id];
     struct vr_config cfg;
 
-    vr_config_init(&cfg);
+    fh_small_config(&cfg, 8 * s->p.qps + 16);
     *n = (struct node) {
         .s = s, .id = id, .flows = g_ptr_array_new(),
         .event_driven = id & 1,
@@ -330,6 +330,8 @@ struct sim *sim_new(const struct sim_params *p, enum sim_link link,
     s->events = g_ptr_array_new();
     s->flows = g_ptr_array_new();
     s->trace = g_queue_new();
+    s->want = g_byte_array_new();
+    s->have = g_byte_array_new();
     s->rand = g_rand_new_with_seed(p->seed ^ 0x5eed);
     s->node = g_new0(struct node, p->nodes);
     if (p->pcap && link == SIM_WIRE) {
@@ -370,6 +372,8 @@ void sim_free(struct sim *s)
     g_ptr_array_unref(s->events);
     g_ptr_array_unref(s->flows);
     g_queue_free_full(s->trace, g_free);
+    g_byte_array_unref(s->want);
+    g_byte_array_unref(s->have);
     g_rand_free(s->rand);
     g_free(s);
 }

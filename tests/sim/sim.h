@@ -91,6 +91,7 @@ struct sim {
     uint32_t (*filter)(struct sim *s, const struct sim_packet *p);
     void *opaque;
     GQueue *trace;              /* last lines of it */
+    GByteArray *want, *have;    /* scratch: bytes to compare */
     void *pcap;
 };
 

@@ -537,6 +537,9 @@ static uint32_t attr_mask(uint8_t type, uint8_t state)
 
     switch (state) {
     case VROCE_QPS_INIT:
+        if (type == VROCE_QPT_ETH) {
+            return VROCE_QP_STATE | VROCE_QP_PORT;
+        }
         return VROCE_QP_STATE | VROCE_QP_PKEY_INDEX | VROCE_QP_PORT |
                (connected ? VROCE_QP_ACCESS_FLAGS : VROCE_QP_QKEY);
     case VROCE_QPS_RTR:
@@ -545,7 +548,8 @@ static uint32_t attr_mask(uint8_t type, uint8_t state)
                             VROCE_QP_DEST_QPN | VROCE_QP_RQ_PSN : 0) |
                (rc ? VROCE_QP_MAX_DEST_RD_ATOMIC | VROCE_QP_MIN_RNR_TIMER : 0);
     case VROCE_QPS_RTS:
-        return VROCE_QP_STATE | VROCE_QP_SQ_PSN |
+        return VROCE_QP_STATE |
+               (type != VROCE_QPT_ETH ? VROCE_QP_SQ_PSN : 0) |
                (rc ? VROCE_QP_TIMEOUT | VROCE_QP_RETRY_CNT |
                      VROCE_QP_RNR_RETRY | VROCE_QP_MAX_RD_ATOMIC : 0);
     default:

@@ -23,8 +23,9 @@ struct fakehost {
     uint64_t now;               /* ns, passed to the engine at each entry */
 
     uint8_t *mem;               /* FH_MEM_SIZE bytes, backed when touched */
-    uint64_t *page_valid;       /* a bit a page */
+    uint64_t *page_valid;       /* a bit a page, sparse as well */
     uint64_t next_page;         /* where the allocator goes on */
+    bool second_lap;            /* it has been everywhere once */
     GRand *rand;
     uint8_t *devmem;
 
@@ -58,6 +59,9 @@ struct fakehost {
     void *opaque;
     uint64_t frames_sent;
 };
+
+/* Defaults with room for few objects: made and reset in no time. */
+void fh_small_config(struct vr_config *cfg, uint32_t objects);
 
 /*
  * A host with an engine of configuration cfg (NULL: the defaults), enabled and
