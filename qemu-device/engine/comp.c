@@ -28,7 +28,7 @@ static uint64_t ack_timeout(const struct vr_qp *qp)
     if (qp->attr.timeout == 0) {
         return VR_NEVER;
     }
-    /* IBA 9.7.6.1.3 allows one to four times the value; two forgives a stall. */
+    /* IBA 9.7.6.1.3 allows one to four times this; two forgives a stall. */
     ns = 2 * (4096ull << qp->attr.timeout);
     return ns < MIN_ACK_TIMEOUT_NS ? MIN_ACK_TIMEOUT_NS : ns;
 }
@@ -69,8 +69,8 @@ static uint8_t wc_opcode(uint8_t wqe_opcode)
     }
 }
 
-void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp, const struct vr_failure *f,
-               uint32_t byte_len, bool signaled)
+void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp,
+               const struct vr_failure *f, uint32_t byte_len, bool signaled)
 {
     struct vr_req *req = &qp->req;
     struct vroce_cqe cqe;
@@ -283,7 +283,7 @@ static void sequence_error(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
 
-    /* What else was in flight says the same once more; a lost retry times out. */
+    /* What else was in flight says the same; a lost retry times out. */
     if (req->went_back || req->waiting_rnr || !use_retry(e, qp)) {
         return;
     }
@@ -336,7 +336,8 @@ static void rx_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome)
 static void rx_ack(struct vr_engine *e, struct vr_qp *qp,
                    const struct vr_sp *sp)
 {
-    uint32_t last = vr_psn_add(sp->psn, VR_AETH_TYPE(sp->syndrome) == VR_AETH_ACK);
+    uint32_t last = vr_psn_add(sp->psn,
+                               VR_AETH_TYPE(sp->syndrome) == VR_AETH_ACK);
     bool complete = ack_before(e, qp, last);
 
     if (unlikely(qp->state == VROCE_QPS_ERR)) {

@@ -390,7 +390,8 @@ int vr_cmd_query_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
 
 /* --------------------------------------------------------- inspection */
 
-bool vr_query_qp(const struct vr_engine *e, uint32_t qpn, struct vr_qp_info *out)
+bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
+                 struct vr_qp_info *out)
 {
     struct vr_qp *qp = vr_table_get(&e->qps, qpn);
     const struct vr_req *req;

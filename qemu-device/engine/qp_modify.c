@@ -83,7 +83,8 @@ static const struct {
 /* VROCE_RULE_NONE, QP_TRANSITION or QP_ATTR; mask without VROCE_QP_STATE. */
 int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask)
 {
-    if (to == VROCE_QPS_RESET || (to == VROCE_QPS_ERR && from != VROCE_QPS_RESET)) {
+    if (to == VROCE_QPS_RESET ||
+        (to == VROCE_QPS_ERR && from != VROCE_QPS_RESET)) {
         return mask ? VROCE_RULE_QP_ATTR : VROCE_RULE_NONE;
     }
     for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {

@@ -92,7 +92,8 @@ void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
 
     vr_count(e, VROCE_CNT_RX_DUPLICATE, sp->npkt);
     if (sp->op == VR_OP_SEND || sp->op == VR_OP_WRITE) {
-        if (!resp->have_ack || VR_AETH_TYPE(resp->ack_syndrome) == VR_AETH_ACK) {
+        if (!resp->have_ack ||
+            VR_AETH_TYPE(resp->ack_syndrome) == VR_AETH_ACK) {
             vr_reply_ack(e, qp, VR_SYN_ACK, vr_psn_add(resp->psn, VR_PSN_MASK));
         }
         return;
@@ -234,7 +235,8 @@ static void send_ack(struct vr_engine *e, struct vr_qp *qp)
     send_answer(e, qp, &sp);
 }
 
-enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
+enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
+                          int64_t *budget)
 {
     enum vr_turn turn = serve_answers(e, qp, budget);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Requester of connections: from send WQEs to request packets, IBA 9.7.3. A cursor (cur, cur_pkt) walks the send queue; going back moves it
- * to the oldest packet that is not acknowledged, in the middle of a message if
- * need be, and the same code sends again from there. On unreliable connections
+ * Requester of connections: from send WQEs to request packets, IBA 9.7.3.
+ * A cursor (cur, cur_pkt) walks the send queue; going back moves it to the
+ * oldest packet that is not acknowledged, in the middle of a message if need
+ * be, and the same code sends again from there. On unreliable connections
  * nobody answers: a packet is done when it is sent, IBA 9.8.2.
  */
 #include "vr_transport.h"
@@ -349,7 +350,8 @@ static enum step send_step(struct vr_engine *e, struct vr_qp *qp,
 }
 
 /* One step of the cursor. */
-static enum step req_step(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
+static enum step req_step(struct vr_engine *e, struct vr_qp *qp,
+                          int64_t *budget)
 {
     struct vr_req *req = &qp->req;
     struct vr_shadow *sh;

@@ -32,7 +32,8 @@ void vr_resp_fail(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
         cqe.rule = htole16(rule);
         vr_recv_cqe(e, qp, &resp->recv, &cqe, true);
     }
-    vr_qp_error(e, qp, syndrome == VR_SYN_NAK_ACCESS ? VROCE_EVENT_QP_ACCESS_ERR :
+    vr_qp_error(e, qp,
+                syndrome == VR_SYN_NAK_ACCESS ? VROCE_EVENT_QP_ACCESS_ERR :
                 syndrome == VR_SYN_NAK_INVALID ? VROCE_EVENT_QP_REQ_ERR :
                 VROCE_EVENT_QP_FATAL, rule);
 }
@@ -156,7 +157,7 @@ static void complete_receive(struct vr_engine *e, struct vr_qp *qp,
     vr_recv_cqe(e, qp, &resp->recv, &cqe, sp->flags & VR_SP_SOLICITED);
 }
 
-/* Packets but the last carry exactly the MTU, the last 1..MTU, IBA 9.7.4.1.6. */
+/* All packets but the last carry the MTU, the last 1..MTU, IBA 9.7.4.1.6. */
 static bool length_fits(const struct vr_qp *qp, const struct vr_sp *sp)
 {
     uint64_t full = (uint64_t)sp->npkt * qp->mtu;
@@ -177,7 +178,8 @@ static bool begin_write(struct vr_engine *e, struct vr_qp *qp,
     enum vroce_rule rule;
     struct vr_mr *mr;
 
-    if (!qp_allows(qp, VROCE_ACCESS_REMOTE_WRITE) || sp->dma_len > MAX_DMA_LEN) {
+    if (!qp_allows(qp, VROCE_ACCESS_REMOTE_WRITE) ||
+        sp->dma_len > MAX_DMA_LEN) {
         return invalid_request(e, qp);
     }
     resp->va = sp->va;
@@ -279,7 +281,8 @@ static void accept_message(struct vr_engine *e, struct vr_engine *from,
             return;
         }
     }
-    if (!(send ? check_send_length(e, qp, sp) : check_write_length(e, qp, sp)) ||
+    if (!(send ? check_send_length(e, qp, sp) :
+                 check_write_length(e, qp, sp)) ||
         !take_payload(e, from, qp, sp) ||
         (last && sp->flags & VR_SP_INV && !invalidate(e, qp, sp))) {
         return;
@@ -369,7 +372,7 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
     }
 }
 
-/* A lost packet costs UC its message; the next first packet is in order again. */
+/* A lost packet costs UC its message; the next first packet is in order. */
 static bool uc_in_order(struct vr_qp *qp, const struct vr_sp *sp)
 {
     struct vr_resp *resp = &qp->resp;

@@ -33,7 +33,8 @@ static const struct {
     [VROCE_WQE_READ]      = { RC, sizeof(struct vroce_wqe_rdma), 0 },
     [VROCE_WQE_CMP_SWAP]  = { RC, sizeof(struct vroce_wqe_atomic), ATOMIC },
     [VROCE_WQE_FETCH_ADD] = { RC, sizeof(struct vroce_wqe_atomic), ATOMIC },
-    [VROCE_WQE_FAST_REG]  = { RC | UC, sizeof(struct vroce_wqe_fast_reg), LOCAL },
+    [VROCE_WQE_FAST_REG]  = { RC | UC, sizeof(struct vroce_wqe_fast_reg),
+                              LOCAL },
     [VROCE_WQE_LOCAL_INV] = { RC | UC, 0, LOCAL },
     [VROCE_WQE_ETH]       = { ETH, sizeof(struct vroce_wqe_eth), TAKES_INLINE },
 };
