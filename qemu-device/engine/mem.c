@@ -447,6 +447,30 @@ static void copy_last(uint8_t *dst, const uint8_t *src, size_t len)
     }
 }
 
+/* May every entry that holds one of these bytes be read? */
+static enum vroce_rule check_source(const struct vr_view *view, uint64_t off,
+                                    uint64_t len)
+{
+    const struct vr_sgl *sgl = &view->sgl;
+    enum vroce_rule rule = VROCE_RULE_NONE;
+    struct vr_mr *mr;
+
+    for (int i = 0; len && !rule && i < sgl->num; i++) {
+        uint64_t n = sgl->sge[i].length;
+
+        if (off >= n) {
+            off -= n;
+            continue;
+        }
+        n = min_u64(len, n - off);
+        rule = vr_mr_check(view->e, sgl->sge[i].lkey, sgl->pdn,
+                           sgl->sge[i].addr + off, n, 0, &mr);
+        off = 0;
+        len -= n;
+    }
+    return rule;
+}
+
 enum vroce_rule vr_copy(const struct vr_view *dst, uint64_t dst_off,
                         const struct vr_view *src, uint64_t src_off,
                         uint64_t len, bool *src_failed)
@@ -457,6 +481,16 @@ enum vroce_rule vr_copy(const struct vr_view *dst, uint64_t dst_off,
     to = (struct walk) { .view = dst, .off = dst->off + dst_off, .write = true };
     from = (struct walk) { .view = src, .off = src->off + src_off };
     *src_failed = false;
+    /*
+     * A packet that cannot be formed reaches nobody: by reference, too, no
+     * byte of it may arrive before its last entry is found wanting.
+     */
+    if (src->kind == VR_VIEW_SGL && src->sgl.num > 1 &&
+        dst->kind != VR_VIEW_BYTES) {
+        rule = check_source(src, src->off + src_off, len);
+        *src_failed = rule != VROCE_RULE_NONE;
+        len = rule ? 0 : len;
+    }
     while (len) {
         size_t n;
 

@@ -600,6 +600,39 @@ static void test_copy_faults(void)
     world_fini(&w);
 }
 
+/* By reference, too, a packet with a bad entry brings not one byte. */
+static void test_copy_whole_or_not(void)
+{
+    static uint8_t before[MEM_LEN], after[MEM_LEN];
+    struct world w;
+    struct vr_view s, d;
+    bool src_failed;
+
+    world_init(&w, 2);
+    s = (struct vr_view) { .kind = VR_VIEW_SGL, .e = w.h->e };
+    s.sgl.pdn = w.d->pdn;
+    s.sgl.num = 2;
+    for (int i = 0; i < 2; i++) {
+        s.sgl.sge[i].addr = w.mr[0].iova + 512 * i;
+        s.sgl.sge[i].length = 256;
+        s.sgl.sge[i].lkey = w.mr[0].key ^ i;
+    }
+    d = (struct vr_view) {
+        .kind = VR_VIEW_MR, .e = w.h->e,
+        .mr = { w.mr[1].iova, w.mr[1].key, w.d->pdn, VROCE_ACCESS_REMOTE_WRITE },
+    };
+    gmem_read(&w.mem[1], 0, before, MEM_LEN);
+    g_assert_cmpint(copy(&w, &d, 0, &s, 0, 512, &src_failed), ==,
+                    VROCE_RULE_KEY);
+    g_assert_true(src_failed);
+    gmem_read(&w.mem[1], 0, after, MEM_LEN);
+    g_assert_cmpmem(after, MEM_LEN, before, MEM_LEN);
+    /* The good entry alone is another packet. */
+    g_assert_cmpint(copy(&w, &d, 0, &s, 0, 256, &src_failed), ==,
+                    VROCE_RULE_NONE);
+    world_fini(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -617,5 +650,6 @@ int main(int argc, char **argv)
         g_test_add_data_func(b, GUINT_TO_POINTER(seed), test_copy_regions);
     }
     g_test_add_func("/mem/copy-faults", test_copy_faults);
+    g_test_add_func("/mem/copy-whole-or-not", test_copy_whole_or_not);
     return g_test_run();
 }
