@@ -28,6 +28,22 @@ static void vroce_ib_cq_event(struct vroce_cq *hw, const struct vroce_eqe *eqe)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
 
+static int vroce_get_cq_req(struct vroce_create_cq_req *req,
+			    struct ib_udata *udata)
+{
+	int err;
+
+	if (udata->inlen < sizeof(*req))
+		return -EINVAL;
+	err = ib_copy_from_udata(req, udata, sizeof(*req));
+	if (err)
+		return err;
+	if (memchr_inv(req->reserved, 0, sizeof(req->reserved)) ||
+	    req->log_size > 30)
+		return -EINVAL;
+	return 0;
+}
+
 static int vroce_create_user_cq(struct vroce_dev *dev, struct vroce_ib_cq *cq,
 				unsigned int comp_vector,
 				struct ib_udata *udata)
@@ -38,15 +54,9 @@ static int vroce_create_user_cq(struct vroce_dev *dev, struct vroce_ib_cq *cq,
 	struct vroce_page_list list;
 	int err;
 
-	if (udata->inlen < sizeof(req))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	err = vroce_get_cq_req(&req, udata);
 	if (err)
 		return err;
-	if (memchr_inv(req.reserved, 0, sizeof(req.reserved)) ||
-	    req.log_size > 31)
-		return -EINVAL;
-
 	cq->umem = ib_umem_get(cq->ibcq.device, req.buf_addr, req.buf_len,
 			       IB_ACCESS_LOCAL_WRITE);
 	if (IS_ERR(cq->umem))
@@ -77,6 +87,64 @@ err_cq:
 err_umem:
 	ib_umem_release(cq->umem);
 	return err;
+}
+
+/*
+ * The device moves the completions that were not read to the new ring. Ring
+ * and record are the user's, so a kernel's CQ has nobody to ask for this.
+ */
+int vroce_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+{
+	struct vroce_ib_cq *cq = to_vcq(ibcq);
+	struct vroce_dev *dev = cq->hw.dev;
+	struct vroce_resize_cq_in in = { };
+	struct vroce_create_cq_req req;
+	struct vroce_page_list list;
+	struct ib_umem *umem;
+	int err;
+
+	if (!cq->umem)
+		return -EOPNOTSUPP;
+	err = vroce_get_cq_req(&req, udata);
+	if (err)
+		return err;
+	umem = ib_umem_get(ibcq->device, req.buf_addr, req.buf_len,
+			   IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	err = vroce_page_list_from_umem(dev, &list, umem, req.buf_addr, true);
+	if (err)
+		goto err_umem;
+	in.buf = list.buf;
+	in.cqn = cpu_to_le32(cq->hw.cqn);
+	in.rec_off = cpu_to_le32(req.rec_off);
+	in.log_size = req.log_size;
+	err = vroce_cmd(dev, VROCE_CMD_RESIZE_CQ, &in, sizeof(in), NULL, 0);
+	vroce_page_list_free(&list);
+	if (err)
+		goto err_umem;
+
+	ib_umem_release(cq->umem);
+	cq->umem = umem;
+	ibcq->cqe = 1 << req.log_size;
+	return 0;
+
+err_umem:
+	ib_umem_release(umem);
+	return err;
+}
+
+int vroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct vroce_ib_cq *cq = to_vcq(ibcq);
+	struct vroce_modify_cq_in in = {
+		.cqn = cpu_to_le32(cq->hw.cqn),
+		.count = cpu_to_le16(count),
+		.period_us = cpu_to_le16(period),
+	};
+
+	return vroce_cmd(cq->hw.dev, VROCE_CMD_MODIFY_CQ, &in, sizeof(in), NULL,
+			 0);
 }
 
 static int vroce_create_kernel_cq(struct vroce_dev *dev, struct vroce_ib_cq *cq,

@@ -182,6 +182,8 @@ int vroce_destroy_ah(struct ib_ah *ibah, u32 flags);
 int vroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		    struct uverbs_attr_bundle *attrs);
 int vroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int vroce_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int vroce_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int vroce_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int vroce_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 void vroce_cq_purge(struct vroce_ib_cq *cq, struct vroce_ib_qp *qp);

@@ -48,6 +48,8 @@ static int vroce_query_device(struct ib_device *ibdev,
 	attr->max_res_rd_atom = min_t(u64, INT_MAX, (u64)attr->max_qp *
 				      attr->max_qp_rd_atom);
 	attr->max_pkeys = 1;
+	attr->cq_caps.max_cq_moderation_count = U16_MAX;
+	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = NSEC_PER_SEC / MSEC_PER_SEC;	/* kHz */
 	attr->device_cap_flags = IB_DEVICE_SYS_IMAGE_GUID |
@@ -223,6 +225,7 @@ static const struct ib_device_ops vroce_ib_ops = {
 
 	.create_cq = vroce_create_cq,
 	.destroy_cq = vroce_destroy_cq,
+	.modify_cq = vroce_modify_cq,
 	.poll_cq = vroce_poll_cq,
 	.req_notify_cq = vroce_req_notify_cq,
 
@@ -259,6 +262,10 @@ static const struct ib_device_ops vroce_ib_srq_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_srq, vroce_ib_srq, ibsrq),
 };
 
+static const struct ib_device_ops vroce_ib_resize_ops = {
+	.resize_cq = vroce_resize_cq,
+};
+
 static const struct ib_device_ops vroce_ib_fast_reg_ops = {
 	.alloc_mr = vroce_alloc_mr,
 	.map_mr_sg = vroce_map_mr_sg,
@@ -274,6 +281,8 @@ static void vroce_set_ops(struct vroce_dev *dev, struct ib_device *ibdev)
 	ib_set_device_ops(ibdev, &vroce_ib_ops);
 	if (vroce_has(dev, VROCE_FEATURE_SRQ))
 		ib_set_device_ops(ibdev, &vroce_ib_srq_ops);
+	if (vroce_has(dev, VROCE_FEATURE_RESIZE_CQ))
+		ib_set_device_ops(ibdev, &vroce_ib_resize_ops);
 	if (vroce_has(dev, VROCE_FEATURE_FAST_REG))
 		ib_set_device_ops(ibdev, &vroce_ib_fast_reg_ops);
 	if (vroce_has(dev, VROCE_FEATURE_MCAST))
