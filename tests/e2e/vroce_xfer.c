@@ -41,6 +41,7 @@ struct options {
 	uint64_t size;
 	uint32_t message;
 	unsigned int ops;	/* bit mask of enum op */
+	unsigned long rounds;
 	bool poll;
 };
 
@@ -53,6 +54,7 @@ struct hello {
 	uint32_t psn;
 	uint32_t message;
 	uint32_t ops;
+	uint32_t rounds;
 	uint32_t mtu;
 	uint8_t gid[16];
 } __attribute__((packed));
@@ -239,6 +241,7 @@ static void exchange_hello(struct xfer *x)
 		.psn = htobe32(x->psn),
 		.message = htobe32(x->opt.message),
 		.ops = htobe32(x->opt.ops),
+		.rounds = htobe32(x->opt.rounds),
 		.mtu = htobe32(x->mtu),
 	};
 	struct hello *peer = &x->peer;
@@ -253,10 +256,11 @@ static void exchange_hello(struct xfer *x)
 	peer->psn = be32toh(peer->psn);
 	peer->message = be32toh(peer->message);
 	peer->ops = be32toh(peer->ops);
+	peer->rounds = be32toh(peer->rounds);
 	peer->mtu = be32toh(peer->mtu);
 	if (peer->size != x->opt.size || peer->message != x->opt.message ||
-	    peer->ops != x->opt.ops)
-		die("both sides need the same -s, -m and -o");
+	    peer->ops != x->opt.ops || peer->rounds != x->opt.rounds)
+		die("both sides need the same -s, -m, -o and -n");
 	if (peer->mtu < x->mtu)
 		x->mtu = peer->mtu;
 }
@@ -559,11 +563,13 @@ static void usage(FILE *to)
 	      "  -o OP,...   of send, write and read (default: all three)\n"
 	      "  -s BYTES    size of a transfer, with K, M or G (default: 64M)\n"
 	      "  -m BYTES    size of a message (default: 1M)\n"
+	      "  -n ROUNDS   do all of it so many times (default: 1)\n"
 	      "  -P          poll for completions instead of waiting for events\n"
 	      "  -p PORT     TCP port (default: " DEFAULT_PORT ")\n", to);
 }
 
-static uint64_t parse_size(const char *text, uint64_t max)
+/* A number, with K, M or G for powers of 1024. */
+static uint64_t parse_number(const char *text, uint64_t min, uint64_t max)
 {
 	static const char units[] = "KMG";
 	const char *unit;
@@ -577,10 +583,10 @@ static uint64_t parse_size(const char *text, uint64_t max)
 		value <<= 10 * (unit - units + 1);
 		end++;
 	}
-	if (errno || end == text || *end || *text == '-' || !value ||
+	if (errno || end == text || *end || *text == '-' || value < min ||
 	    value > max) {
-		fprintf(stderr, "vroce_xfer: '%s' is not a size from 1 to %"
-			PRIu64 "\n", text, max);
+		fprintf(stderr, "vroce_xfer: '%s' is not a number from %" PRIu64
+			" to %" PRIu64 "\n", text, min, max);
 		exit(2);
 	}
 	return value;
@@ -610,22 +616,25 @@ static void parse_options(struct options *opt, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "d:g:o:s:m:p:Ph")) != -1) {
+	while ((c = getopt(argc, argv, "d:g:o:s:m:n:p:Ph")) != -1) {
 		switch (c) {
 		case 'd':
 			opt->device = optarg;
 			break;
 		case 'g':
-			opt->gid_index = atoi(optarg);
+			opt->gid_index = parse_number(optarg, 0, 65535);
 			break;
 		case 'o':
 			opt->ops = parse_ops(optarg);
 			break;
 		case 's':
-			opt->size = parse_size(optarg, UINT64_C(1) << 40);
+			opt->size = parse_number(optarg, 1, UINT64_C(1) << 40);
 			break;
 		case 'm':
-			opt->message = parse_size(optarg, 1u << 30);
+			opt->message = parse_number(optarg, 1, 1u << 30);
+			break;
+		case 'n':
+			opt->rounds = parse_number(optarg, 1, UINT32_MAX);
 			break;
 		case 'p':
 			opt->port = optarg;
@@ -657,9 +666,11 @@ int main(int argc, char **argv)
 			.size = 64 << 20,
 			.message = 1 << 20,
 			.ops = (1u << OP_COUNT) - 1,
+			.rounds = 1,
 		},
 	};
 	bool good = true;
+	unsigned long round;
 	int op;
 
 	parse_options(&x.opt, argc, argv);
@@ -669,9 +680,10 @@ int main(int argc, char **argv)
 	exchange_hello(&x);
 	connect_qp(&x);
 	barrier(x.sock);
-	for (op = 0; op < OP_COUNT; op++)
-		if (x.opt.ops & (1u << op))
-			good &= transfer(&x, op);
+	for (round = 0; round < x.opt.rounds; round++)
+		for (op = 0; op < OP_COUNT; op++)
+			if (x.opt.ops & (1u << op))
+				good &= transfer(&x, op);
 	barrier(x.sock);
 
 	if (ibv_destroy_qp(x.qp) || ibv_destroy_cq(x.cq) ||

@@ -39,13 +39,18 @@ def unbind(bench):
     device = f"/sys/class/net/{guest.rdma()['netdev']}/device"
     bdf = bench.run(2, f"basename $(readlink -f {device})").strip()
     driver = "/sys/bus/pci/drivers/vroce"
-    client = (f"{TRAFFIC} {{a}} & sleep 4; echo {bdf} > {driver}/unbind && "
-              "echo unbound; wait $!")
-    result = run_pair(bench.lab, TRAFFIC, client, timeout=60)
-    assert "unbound" in result.b.stdout, result
-    assert result.b.status not in (0, None), \
-        f"the client did not notice: {result.b}"
+    # vroce_xfer sleeps on a completion channel, which tells it of the removal.
+    common = ("/artifacts/vroce_xfer -d {dev} -g {gid} -o write -s 8M "
+              "-n 10000")
+    client = (f"{common} {{a}} > /tmp/xfer & sleep 4; grep -c match /tmp/xfer; "
+              f"echo {bdf} > {driver}/unbind && echo unbound; wait $!")
+    try:
+        result = run_pair(bench.lab, common, client, timeout=90)
+    finally:
+        bench.run(2, f"echo {bdf} > {driver}/bind; {SCRIPTS}/wire-wait "
+                  f"{wire.mac(2)} {guest.ipv4}")
+    transfers, *rest = result.b.stdout.split()
+    assert int(transfers) > 0 and rest == ["unbound"], result
+    assert result.b.status == 1, f"the client did not notice: {result}"
     assert not result.kernel, result.kernel
-    bench.run(2, f"echo {bdf} > {driver}/bind && {SCRIPTS}/wire-wait "
-              f"{wire.mac(2)} {guest.ipv4}")
     works(bench)
