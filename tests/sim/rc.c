@@ -16,13 +16,14 @@ uint64_t finish(struct sim *s)
 }
 
 static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
-                          enum sim_link link, uint32_t kinds, bool loopback)
+                          enum sim_link link, uint8_t type, uint32_t kinds,
+                          bool loopback)
 {
     struct sim *s = sim_new(p, link, sc->name);
 
     for (uint32_t i = 0; i < p->qps; i++) {
         const struct flow_init init = {
-            .a = i % p->nodes, .type = VROCE_QPT_RC, .kinds = kinds,
+            .a = i % p->nodes, .type = type, .kinds = kinds,
             .b = loopback ? i % p->nodes :
                  (i % p->nodes + 1 + i / p->nodes % (p->nodes - 1)) % p->nodes,
         };
@@ -39,19 +40,67 @@ static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,
                    enum sim_link link)
 {
-    return run_kinds(sc, p, link, FLOW_ALL & ~FLOW_ATOMIC, false);
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, false);
 }
 
 static uint64_t run_atomics(const struct scenario *sc,
                             const struct sim_params *p, enum sim_link link)
 {
-    return run_kinds(sc, p, link, FLOW_ALL, false);
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL, false);
 }
 
 static uint64_t run_loopback(const struct scenario *sc,
                              const struct sim_params *p, enum sim_link link)
 {
-    return run_kinds(sc, p, link, FLOW_ALL & ~FLOW_ATOMIC, true);
+    return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, true);
+}
+
+/* All guests move to other hosts again and again, and notice nothing. */
+static void migrate(struct sim *s, void *opaque)
+{
+    struct node *n = opaque;
+
+    if (!s->flows_open) {
+        return;
+    }
+    sim_trace(s, "n%u migrates", n->id);
+    fh_migrate(n->h);
+    fabric_attach(n);
+    n->touched = true;
+    if (!n->full) {
+        fh_tx_ready(n->h);
+    }
+    sim_at(s, s->now + (7 + n->id) * US, migrate, n, NULL);
+}
+
+static uint64_t run_migrate(const struct scenario *sc,
+                            const struct sim_params *p, enum sim_link link)
+{
+    struct sim *s = sim_new(p, link, sc->name);
+
+    for (uint32_t i = 0; i < p->qps; i++) {
+        const struct flow_init init = {
+            .a = i % p->nodes, .b = (i + 1) % p->nodes, .type = VROCE_QPT_RC,
+            .kinds = FLOW_ALL,
+        };
+
+        flow_new(s, &init);
+    }
+    for (uint32_t i = 0; i < p->qps; i++) {
+        flow_start(s->flows->pdata[i]);
+    }
+    for (uint32_t i = 0; i < p->nodes; i++) {
+        sim_at(s, s->now + (5 + i) * US, migrate, &s->node[i], NULL);
+    }
+    sim_run(s, flows_done, 600 * SEC);
+    return finish(s);
+}
+
+static uint64_t run_uc(const struct scenario *sc, const struct sim_params *p,
+                       enum sim_link link)
+{
+    return run_kinds(sc, p, link, VROCE_QPT_UC, FLOW_SEND | FLOW_WRITE_IMM,
+                     false);
 }
 
 static void tune_none(struct sim_params *p)
@@ -162,5 +211,8 @@ const struct scenario rc_scenarios[] = {
     { "ipv6", "IPv6 addresses", run_flows, tune_ipv6 },
     { "atomics", "each atomic is executed once", run_atomics, tune_lossy },
     { "loopback", "QPs of one node", run_loopback, tune_none },
+    { "uc", "unreliable connections", run_uc, tune_none },
+    { "migrate", "engines saved and loaded all the while", run_migrate,
+      tune_lossy },
     { 0 }
 };

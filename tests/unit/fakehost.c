@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -473,6 +474,25 @@ void fh_reset(struct fakehost *h)
     leave(h);
     h->kicked = false;
     h->fatal = VROCE_FATAL_NONE;
+}
+
+void fh_migrate(struct fakehost *h)
+{
+    const char *err;
+    size_t len;
+    void *image;
+
+    enter(h);
+    image = vr_save(h->e, &len);
+    g_assert_nonnull(image);
+    vr_engine_free(h->e);
+    h->deadline = UINT64_MAX;
+    h->kicked = false;
+    h->e = vr_engine_new(&h->cfg, &host_ops, h, &err);
+    g_assert_nonnull(h->e);
+    g_assert_cmpint(vr_load(h->e, image, len, h->now), ==, 0);
+    leave(h);
+    free(image);
 }
 
 void fh_deliver(struct fakehost *to, struct fakehost *from,

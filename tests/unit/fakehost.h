@@ -89,6 +89,8 @@ bool fh_run(struct fakehost *h);
 void fh_timer(struct fakehost *h);
 void fh_tx_ready(struct fakehost *h);
 void fh_reset(struct fakehost *h);
+/* Save, and go on with a new engine that has loaded it (link_ops are gone). */
+void fh_migrate(struct fakehost *h);
 void fh_deliver(struct fakehost *to, struct fakehost *from,
                 const struct vr_sp *sp);
 
