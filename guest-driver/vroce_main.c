@@ -49,9 +49,28 @@ void vroce_fail(struct vroce_dev *dev, const char *why)
 	schedule_work(&dev->fail_work);
 }
 
+static int vroce_identify(struct vroce_dev *dev)
+{
+	u32 id = vroce_read(dev, VROCE_REG_ID);
+	u32 version = vroce_read(dev, VROCE_REG_VERSION);
+
+	if (id != VROCE_ID_MAGIC) {
+		dev_err(&dev->pdev->dev,
+			"identity register reads %#x, not %#x: not a vroce card, or its BARs cannot be reached\n",
+			id, VROCE_ID_MAGIC);
+		return -ENODEV;
+	}
+	if (version >> 16 != VROCE_VERSION >> 16) {
+		dev_err(&dev->pdev->dev,
+			"device has interface version %u.%u, this driver knows %u.x\n",
+			version >> 16, version & 0xffff, VROCE_VERSION >> 16);
+		return -ENODEV;
+	}
+	return 0;
+}
+
 static int vroce_reset(struct vroce_dev *dev)
 {
-	struct device *d = &dev->pdev->dev;
 	u32 val;
 	int err;
 
@@ -60,25 +79,11 @@ static int vroce_reset(struct vroce_dev *dev)
 				 val != ~0u && (val & VROCE_STATUS_READY) &&
 				 !(val & VROCE_STATUS_ENABLED),
 				 1000, VROCE_RESET_TIMEOUT_US);
-	if (err) {
-		dev_err(d, "device is not ready %lu ms after reset, status %#x\n",
+	if (err)
+		dev_err(&dev->pdev->dev,
+			"device is not ready %lu ms after reset, status %#x\n",
 			VROCE_RESET_TIMEOUT_US / USEC_PER_MSEC, val);
-		return err;
-	}
-
-	val = vroce_read(dev, VROCE_REG_ID);
-	if (val != VROCE_ID_MAGIC) {
-		dev_err(d, "identity register reads %#x, not %#x: not a vroce card\n",
-			val, VROCE_ID_MAGIC);
-		return -ENODEV;
-	}
-	val = vroce_read(dev, VROCE_REG_VERSION);
-	if (val >> 16 != VROCE_VERSION >> 16) {
-		dev_err(d, "device has interface version %u.%u, this driver knows %u.x\n",
-			val >> 16, val & 0xffff, VROCE_VERSION >> 16);
-		return -ENODEV;
-	}
-	return 0;
+	return err;
 }
 
 static int vroce_alloc_vectors(struct vroce_dev *dev)
@@ -110,6 +115,9 @@ static int vroce_bring_up(struct vroce_dev *dev)
 
 	clear_bit(VROCE_DEV_FAILED, &dev->flags);
 	pci_set_master(dev->pdev);
+	err = vroce_identify(dev);
+	if (err)
+		goto err_master;
 	err = vroce_reset(dev);
 	if (err)
 		goto err_master;
