@@ -9,7 +9,8 @@ import sys
 from .util import UserError, say
 
 PACKAGES = """
-gcc libc6-dev make ninja-build pkgconf patch python3 python3-venv meson
+gcc libc6-dev make ninja-build pkgconf patch python3 python3-venv
+python3-distlib meson
 libdeflate-dev libglib2.0-dev libslirp-dev libvdeplug-dev zlib1g-dev
 dpkg-dev xz-utils mmdebstrap debian-archive-keyring e2fsprogs uidmap
 openssh-client vde2 tshark python3-scapy
