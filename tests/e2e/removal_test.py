@@ -45,7 +45,8 @@ def unbind(bench):
     client = (f"{common} {{a}} > /tmp/xfer & sleep 4; grep -c match /tmp/xfer; "
               f"echo {bdf} > {driver}/unbind && echo unbound; wait $!")
     try:
-        result = run_pair(bench.lab, common, client, timeout=90)
+        result = run_pair(bench.lab, common, client, timeout=90,
+                          daemon=True)
     finally:
         bench.run(2, f"echo {bdf} > {driver}/bind; {SCRIPTS}/wire-wait "
                   f"{wire.mac(2)} {guest.ipv4}")

@@ -14,6 +14,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -201,34 +202,62 @@ static int tcp_accept(const struct options *opt)
 	return fd;
 }
 
-static void tell(int fd, const void *buf, size_t len)
+/*
+ * Until the other side says something.  When the device is taken away, its
+ * network interface goes too, and nothing would ever come from there.
+ */
+static void wait_for_peer(struct xfer *x)
 {
-	if (send(fd, buf, len, MSG_NOSIGNAL) != (ssize_t)len)
+	struct pollfd fds[] = {
+		{ .fd = x->sock, .events = POLLIN },
+		{ .fd = x->context->async_fd, .events = POLLIN },
+	};
+	struct ibv_async_event event;
+
+	while (!fds[0].revents) {
+		if (poll(fds, 2, -1) < 0)
+			die("poll: %s", strerror(errno));
+		if (!fds[1].revents)
+			continue;
+		if (ibv_get_async_event(x->context, &event))
+			die("the device is gone");
+		if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+			die("the device failed or is gone");
+		printf("event: %s\n", ibv_event_type_str(event.event_type));
+		ibv_ack_async_event(&event);
+	}
+}
+
+static void tell(struct xfer *x, const void *buf, size_t len)
+{
+	if (send(x->sock, buf, len, MSG_NOSIGNAL) != (ssize_t)len)
 		die("the other side is gone: %s", strerror(errno));
 }
 
-static void hear(int fd, void *buf, size_t len)
+static void hear(struct xfer *x, void *buf, size_t len)
 {
-	ssize_t n = recv(fd, buf, len, MSG_WAITALL);
+	ssize_t n;
 
+	wait_for_peer(x);
+	n = recv(x->sock, buf, len, MSG_WAITALL);
 	if (n != (ssize_t)len)
 		die("the other side is gone%s%s", n < 0 ? ": " : "",
 		    n < 0 ? strerror(errno) : "");
 }
 
-static uint64_t swap64(int fd, uint64_t mine)
+static uint64_t swap64(struct xfer *x, uint64_t mine)
 {
 	uint64_t value = htobe64(mine);
 
-	tell(fd, &value, sizeof(value));
-	hear(fd, &value, sizeof(value));
+	tell(x, &value, sizeof(value));
+	hear(x, &value, sizeof(value));
 	return be64toh(value);
 }
 
 /* Both sides wait until both are here. */
-static void barrier(int fd)
+static void barrier(struct xfer *x)
 {
-	swap64(fd, 0);
+	swap64(x, 0);
 }
 
 static void exchange_hello(struct xfer *x)
@@ -247,8 +276,8 @@ static void exchange_hello(struct xfer *x)
 	struct hello *peer = &x->peer;
 
 	memcpy(mine.gid, &x->gid, sizeof(mine.gid));
-	tell(x->sock, &mine, sizeof(mine));
-	hear(x->sock, peer, sizeof(*peer));
+	tell(x, &mine, sizeof(mine));
+	hear(x, peer, sizeof(*peer));
 	peer->size = be64toh(peer->size);
 	peer->va = be64toh(peer->va);
 	peer->rkey = be32toh(peer->rkey);
@@ -532,18 +561,18 @@ static bool transfer(struct xfer *x, enum op op)
 		memset(x->buf, 0, x->opt.size);
 	if (op == OP_SEND && !client)
 		posted = post_first_receives(x);
-	barrier(x->sock);
+	barrier(x);
 
 	began = now();
 	if (client)
 		request_all(x, op);
 	else if (op == OP_SEND)
 		receive_all(x, posted);
-	barrier(x->sock);
+	barrier(x);
 	seconds = now() - began;
 
 	mine = checksum(x->buf, x->opt.size);
-	theirs = swap64(x->sock, mine);
+	theirs = swap64(x, mine);
 	printf("%-5s %" PRIu64 " bytes in %.3f s, %.1f MiB/s, checksum here %016"
 	       PRIx64 " there %016" PRIx64 " %s\n", op_names[op], x->opt.size,
 	       seconds, x->opt.size / seconds / (1 << 20), mine, theirs,
@@ -679,12 +708,12 @@ int main(int argc, char **argv)
 	x.sock = x.opt.server ? tcp_connect(&x.opt) : tcp_accept(&x.opt);
 	exchange_hello(&x);
 	connect_qp(&x);
-	barrier(x.sock);
+	barrier(&x);
 	for (round = 0; round < x.opt.rounds; round++)
 		for (op = 0; op < OP_COUNT; op++)
 			if (x.opt.ops & (1u << op))
 				good &= transfer(&x, op);
-	barrier(x.sock);
+	barrier(&x);
 
 	if (ibv_destroy_qp(x.qp) || ibv_destroy_cq(x.cq) ||
 	    ibv_destroy_comp_channel(x.channel) || ibv_dereg_mr(x.mr) ||
