@@ -47,8 +47,10 @@ def perftest(bench):
                             ("ib_read_bw", "-e -o 16"))
     for guests in BOTH_WAYS:
         for program, options in programs_and_options:
+            # -u 18: a second until the retry, since rxe needs a while for
+            # all that the card may have in flight.
             common = (f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 "
-                      f"{options}")
+                      f"-u 18 {options}")
             bench.pair(common, f"{common} {{a}}", guests=guests)
 
 
