@@ -66,7 +66,8 @@ static void cq_fail(struct vr_engine *e, struct vr_cq *cq, enum vroce_rule rule)
 /* ------------------------------------------------------------- events */
 
 /* Does a CQE that the arming asked for lie at or after index? */
-static bool cq_wants_event(const struct vr_cq *cq, uint8_t armed, uint32_t index)
+static bool cq_wants_event(const struct vr_cq *cq, uint8_t armed,
+                           uint32_t index)
 {
     if (armed == VR_ARMED_SOLICITED) {
         return cq->any_solicited && (int32_t)(cq->last_solicited - index) > 0;
@@ -136,7 +137,7 @@ void vr_cq_doorbell(struct vr_engine *e, uint32_t page, uint32_t cqn,
                      "armed from a page that does not own it");
         return;
     }
-    /* Another thread may have polled on since: older than the record is fine. */
+    /* Another thread may have polled since: older than the record is fine. */
     if (cq->producer - value > cq_size(cq)) {
         vr_misuse_of(e, VROCE_RULE_DB_INDEX, "CQ", cqn,
                      "armed at an index that is not in the ring");
@@ -356,7 +357,8 @@ int vr_cmd_modify_cq(struct vr_engine *e, struct vr_cmd_ctx *c)
     return VROCE_OK;
 }
 
-bool vr_query_cq(const struct vr_engine *e, uint32_t cqn, struct vr_cq_info *out)
+bool vr_query_cq(const struct vr_engine *e, uint32_t cqn,
+                 struct vr_cq_info *out)
 {
     const struct vr_cq *cq = vr_table_get(&e->cqs, cqn);
 

@@ -16,8 +16,11 @@ struct vr_eq *vr_eq_get(struct vr_engine *e, uint32_t eqn)
 
 static void eq_lost(struct vr_engine *e, struct vr_eq *eq, enum vroce_rule rule)
 {
+    /* Completions are made up for, so one word until then is enough. */
+    if (!eq->lost || eq->async) {
+        vr_misuse_of(e, rule, "EQ", eq->eqn, vr_rule_text(rule));
+    }
     eq->overrun = eq->lost = e->eq_overrun = true;
-    vr_misuse_of(e, rule, "EQ", eq->eqn, vr_rule_text(rule));
 }
 
 bool vr_eq_post(struct vr_engine *e, uint32_t eqn, enum vroce_event type,
@@ -162,7 +165,8 @@ int vr_cmd_destroy_eq(struct vr_engine *e, struct vr_cmd_ctx *c)
     return VROCE_OK;
 }
 
-bool vr_query_eq(const struct vr_engine *e, uint32_t eqn, struct vr_eq_info *out)
+bool vr_query_eq(const struct vr_engine *e, uint32_t eqn,
+                 struct vr_eq_info *out)
 {
     const struct vr_eq *eq = vr_table_get(&e->eqs, eqn);
 

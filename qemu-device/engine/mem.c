@@ -182,7 +182,8 @@ static int pages_load_chunk(struct vr_engine *e, struct vr_pages *p,
     for (uint32_t i = 0; i < num; i++) {
         pte[i] = le64toh(pte[i]);
         p->writable &= !!(pte[i] & VROCE_PTE_WRITE);
-        if (!vr_pte_ok(pte[i], 1ull << p->shift) || (writable && !p->writable)) {
+        if (!vr_pte_ok(pte[i], 1ull << p->shift) ||
+            (writable && !p->writable)) {
             return refuse(rule, VROCE_RULE_PAGE_LIST, VROCE_ERR_PARAM);
         }
     }
@@ -478,7 +479,9 @@ enum vroce_rule vr_copy(const struct vr_view *dst, uint64_t dst_off,
     struct walk to, from;
     enum vroce_rule rule = VROCE_RULE_NONE;
 
-    to = (struct walk) { .view = dst, .off = dst->off + dst_off, .write = true };
+    to = (struct walk) {
+        .view = dst, .off = dst->off + dst_off, .write = true,
+    };
     from = (struct walk) { .view = src, .off = src->off + src_off };
     *src_failed = false;
     /*

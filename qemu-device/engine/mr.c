@@ -129,7 +129,8 @@ enum vroce_rule vr_mr_fast_reg(struct vr_engine *e, uint32_t pdn,
     return VROCE_RULE_NONE;
 }
 
-enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn, uint32_t key)
+enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn,
+                                 uint32_t key)
 {
     struct vr_mr *mr = mr_get(e, key);
 
@@ -291,7 +292,7 @@ int vr_cmd_destroy_mr(struct vr_engine *e, struct vr_cmd_ctx *c)
     uint32_t key = le32toh(in->number);
     struct vr_mr *mr = vr_table_get(&e->mrs, key >> 8);
 
-    /* A fast region's owner may not know the variant of its last work request. */
+    /* Who owns a fast region may not know the variant that is on it now. */
     if (!mr || (mr->key != key && mr->kind != VROCE_MR_FAST)) {
         return vr_refuse(c, VROCE_ERR_NUMBER, VROCE_RULE_NO_OBJECT);
     }

@@ -49,15 +49,18 @@ static const struct {
 } rules[VROCE_RULE_NUM] = {
     [VROCE_RULE_NONE] = { "none", "no rule was broken" },
     [VROCE_RULE_DB_PAGE] = {
-        "db-page", "a queue was rung from a doorbell page that does not own it" },
+        "db-page",
+        "a queue was rung from a doorbell page that does not own it" },
     [VROCE_RULE_DB_NUMBER] = {
         "db-number", "a doorbell names a queue that does not exist" },
     [VROCE_RULE_DB_INDEX] = {
         "db-index", "a doorbell's index lies beyond the ring" },
     [VROCE_RULE_DB_ACCESS] = {
-        "db-access", "a doorbell is not one aligned 8-byte write of a known kind" },
+        "db-access",
+        "a doorbell is not one aligned 8-byte write of a known kind" },
     [VROCE_RULE_DB_STATE] = {
-        "db-state", "a doorbell was rung while the queue's state takes no work" },
+        "db-state",
+        "a doorbell was rung while the queue's state takes no work" },
     [VROCE_RULE_WQE_OPCODE] = {
         "wqe-opcode", "a WQE's opcode is unknown or not for this type of QP" },
     [VROCE_RULE_WQE_SIZE] = {

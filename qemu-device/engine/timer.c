@@ -31,7 +31,8 @@ static void heap_down(struct vr_engine *e, uint32_t i, struct vr_timer *t)
     uint32_t child;
 
     while ((child = 2 * i) <= e->heap_num) {
-        if (child < e->heap_num && e->heap[child + 1]->at < e->heap[child]->at) {
+        if (child < e->heap_num &&
+            e->heap[child + 1]->at < e->heap[child]->at) {
             child++;
         }
         if (e->heap[child]->at >= t->at) {

@@ -103,7 +103,7 @@ static void put_ipv4(uint8_t *p, const struct vr_route *r, uint16_t udp_len)
     p[0] = 0x45;
     p[1] = r->traffic_class;
     vr_put16(p + 2, VR_IPV4_LEN + udp_len);
-    p[6] = 0x40;                /* don't fragment; so no identification either */
+    p[6] = 0x40;                /* don't fragment: needs no identification */
     p[8] = r->hop_limit;
     p[9] = VR_PROTO_UDP;
     memcpy(p + 12, r->sgid + 12, 4);
@@ -312,7 +312,7 @@ static int parse_ipv4(const uint8_t *p, size_t len, struct vr_route *r,
         return -ENOMSG;
     }
     *body_len = total - *hdr_len;
-    /* Options, a first fragment, a wrong sum: dropped if it is for us at all. */
+    /* Options, a first fragment, a wrong sum: dropped if it is for us. */
     *broken = *hdr_len != VR_IPV4_LEN || fragment ||
               vr_csum_fold(vr_csum_add(0, p, *hdr_len)) != 0xffff;
     r->traffic_class = p[1];

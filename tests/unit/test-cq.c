@@ -323,7 +323,7 @@ static void test_eq_overrun(void)
         post_to(&b, cqs[i].cqn, VROCE_WCS_SUCCESS, true);
     }
     g_assert_true(vr_eq_overrun(b.h->e));
-    g_assert_cmpuint(b.h->rules[VROCE_RULE_EQ_OVERRUN], ==, 6);
+    g_assert_cmpuint(b.h->rules[VROCE_RULE_EQ_OVERRUN], ==, 1);
     g_assert_true(vr_query_eq(b.h->e, b.eq.eqn, &info));
     g_assert_true(info.overrun);
     g_assert_cmpuint(b.h->irqs[1], ==, 1);

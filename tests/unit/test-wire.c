@@ -274,7 +274,7 @@ static void test_headers(const void *opaque)
     }
 }
 
-/* A frame whose bytes are written out here, so that both ways cannot err alike. */
+/* A frame whose bytes stand here, so that both ways cannot err alike. */
 static void test_layout(void)
 {
     static const uint8_t expected[] = {
