@@ -81,7 +81,7 @@ def perftest_row(text):
     assert header, f"no report in:\n{text}"
     # Two columns of "BW peak[MiB/sec]" have a blank in their names.
     names = re.sub(r"BW (\w+)\[", r"BW_\1[", header[0])
-    names = re.sub(r"99(\.9)?% percentile\[", r"99\1%\[", names)
+    names = re.sub(r"99(\.9)?% percentile\[", r"99\1%[", names)
     rows = [line.split() for line in text[header.end():].splitlines()
             if re.match(r"\s*\d+\s+\d+\s+[\d.]+", line)]
     assert rows, f"no figures in:\n{text}"
