@@ -359,6 +359,63 @@ static uint64_t run_zero(const struct scenario *sc, const struct sim_params *p,
     return digest;
 }
 
+/* ------------------------------------------------------------- fence */
+
+#define FENCE_LEN 60000
+#define FENCE_ROUNDS 16
+
+static bool fenced_done(struct sim *s)
+{
+    struct pair *p = s->opaque;
+
+    return p->cqes[1]->len == FENCE_ROUNDS;
+}
+
+/* A fenced SEND sends what the READs before it have brought. */
+static uint64_t run_fence(const struct scenario *sc, const struct sim_params *p,
+                          enum sim_link link)
+{
+    struct sim *s = sim_new(p, link, sc->name);
+    uint8_t want[FENCE_LEN], have[FENCE_LEN];
+    struct pair pair;
+    uint64_t digest;
+
+    pair_init(&pair, s, VROCE_QPT_RC);
+    s->opaque = &pair;
+    pair_connect(&pair);
+    for (uint32_t k = 0; k < FENCE_ROUNDS; k++) {
+        struct drv_wr wr = pair_wr(&pair, 1, 0, (k + 16ull) * 65536, FENCE_LEN);
+
+        pair_recv(&pair, 1, &wr);
+        fill_pattern(want, FENCE_LEN, k);
+        gmem_write(&pair.mem[1], k * 65536, want, FENCE_LEN);
+        wr = pair_wr(&pair, 0, VROCE_WQE_READ, k * 65536, FENCE_LEN);
+        wr.flags = 0;
+        pair_post(&pair, 0, &wr);
+        wr = pair_wr(&pair, 0, VROCE_WQE_SEND, k * 65536, FENCE_LEN);
+        wr.flags |= VROCE_WQE_FENCE;
+        pair_post(&pair, 0, &wr);
+    }
+    sim_run(s, fenced_done, 10 * SEC);
+    sim_pass(s, SEC);
+    for (uint32_t k = 0; k < FENCE_ROUNDS; k++) {
+        sim_check(s, pair_cqe(&pair, 1, k)->status == VROCE_WCS_SUCCESS);
+        fill_pattern(want, FENCE_LEN, k);
+        gmem_read(&pair.mem[1], (k + 16) * 65536, have, FENCE_LEN);
+        sim_check(s, !memcmp(want, have, FENCE_LEN));
+    }
+    digest = pair_digest(&pair);
+    pair_fini(&pair);
+    sim_free(s);
+    return digest;
+}
+
+static void tune_fence(struct sim_params *p)
+{
+    p->loss = 0.01;
+    p->reorder = 0.02;
+}
+
 /* ----------------------------------------------------------------- UD */
 
 #define UD_MESSAGES 48
@@ -464,6 +521,7 @@ static void tune_ud_ipv6(struct sim_params *p)
 const struct scenario error_scenarios[] = {
     { "errors", "requests that must fail, and how", run_errors, tune_errors },
     { "zero", "messages of no bytes need no key", run_zero, tune_plain },
+    { "fence", "what follows READs waits for them", run_fence, tune_fence },
     { "ud", "datagrams", run_ud, tune_plain },
     { "ud-ipv6", "datagrams over IPv6", run_ud, tune_ud_ipv6 },
     { "ud-lossy", "datagrams, a third of them lost", run_ud, tune_ud_lossy },

@@ -86,11 +86,18 @@ static void on_deadline(void *opaque, uint64_t ns)
     }
 }
 
+/* What leaves a port at one time. */
+struct departure {
+    struct node *n;
+    uint32_t packets;
+};
+
 static void departed(struct sim *s, void *opaque)
 {
-    struct node *n = opaque;
+    struct departure *d = opaque;
+    struct node *n = d->n;
 
-    n->queued--;
+    n->queued -= d->packets;
     if (n->full && n->queued <= s->p.queue / 2) {
         n->full = false;
         n->touched = true;
@@ -98,15 +105,18 @@ static void departed(struct sim *s, void *opaque)
     }
 }
 
-/* Put len bytes in the port's queue; returns when they have left it. */
-static uint64_t depart(struct node *n, uint64_t len)
+/* Put packets of len bytes in all in the port's queue; returns when they left. */
+static uint64_t depart(struct node *n, uint64_t len, uint32_t packets)
 {
+    struct departure *d = g_new(struct departure, 1);
     struct sim *s = n->s;
+
+    *d = (struct departure) { n, packets };
 
     n->busy_until = MAX(n->busy_until, s->now) +
                     len * 8 * SEC / s->p.rate;
-    n->queued++;
-    sim_at(s, n->busy_until, departed, n, NULL);
+    n->queued += packets;
+    sim_at(s, n->busy_until, departed, d, g_free);
     return n->busy_until;
 }
 
@@ -217,7 +227,7 @@ static bool frame_tx(void *opaque, const uint8_t *frame, size_t len)
     struct node *n = opaque;
     struct sim *s = n->s;
     struct sim_packet p;
-    uint64_t left = depart(n, len);
+    uint64_t left = depart(n, len, 1);
     uint32_t fate;
 
     if (s->pcap) {
@@ -277,7 +287,8 @@ static bool sp_send(void *opaque, const struct vr_sp *sp)
 {
     struct node *n = opaque;
     struct sim *s = n->s;
-    uint64_t left = depart(n, sp->payload.len + (uint64_t)sp->npkt * OVERHEAD);
+    uint64_t left = depart(n, sp->payload.len + (uint64_t)sp->npkt * OVERHEAD,
+                           sp->npkt);
     uint32_t to = node_of_gid(s, sp->route.dgid);
     struct vr_sp piece = *sp;
     uint32_t plain = 0;         /* packets at the head of piece without a fate */

@@ -109,6 +109,66 @@ static uint64_t run_atomic_each(const struct scenario *sc,
                     FATE_LATE | FATE_TWICE);
 }
 
+/* ------------------------------------------------------------ go back */
+
+/* How long one message takes, and how many packets. */
+static uint64_t one_message(const struct scenario *sc,
+                            const struct sim_params *p, enum sim_link link,
+                            uint32_t kind, struct aim *aim, uint64_t *took)
+{
+    static const uint32_t len = 1 << 20;
+    struct sim *s = sim_new(p, link, sc->name);
+    const struct flow_init init = {
+        .a = 0, .b = 1, .type = VROCE_QPT_RC, .kinds = kind, .one_way = true,
+        .ops = 1, .lens = &len, .num_lens = 1, .path_mtu = 3,
+        .max_rd_atomic = 1,
+    };
+
+    s->filter = hit;
+    s->opaque = aim;
+    *took = s->now;
+    flow_start(flow_new(s, &init));
+    sim_run(s, flows_done, 60 * SEC);
+    *took = s->now - *took;
+    return finish(s);
+}
+
+/*
+ * A packet lost in the middle costs what was in flight behind it and a round
+ * trip: neither the message's beginning again nor a timeout.
+ */
+static uint64_t run_go_back(const struct scenario *sc,
+                            const struct sim_params *p, enum sim_link link)
+{
+    static const uint32_t kinds[] = { FLOW_SEND, FLOW_WRITE, FLOW_READ };
+    uint64_t digest = 0;
+
+    for (uint32_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+        struct aim aim = { .nth = UINT64_MAX - 8, .count = 1 };
+        uint64_t base, total, took, d;
+
+        d = one_message(sc, p, link, kinds[k], &aim, &base);
+        digest = digest_add(digest, &d, sizeof(d));
+        total = aim.seen;
+        for (uint32_t part = 1; part < 4; part++) {
+            uint64_t nth = total * part / 4;
+
+            aim = (struct aim) { 0, nth, 1, FATE_LOST };
+            d = one_message(sc, p, link, kinds[k], &aim, &took);
+            digest = digest_add(digest, &d, sizeof(d));
+            if (aim.seen > total + 400 || took > base + 200 * US) {
+                g_error("%s: kind %u, packet %llu of %llu lost: %llu packets, "
+                        "%llu us instead of %llu us", sc->name, kinds[k],
+                        (unsigned long long)nth, (unsigned long long)total,
+                        (unsigned long long)aim.seen,
+                        (unsigned long long)took / US,
+                        (unsigned long long)base / US);
+            }
+        }
+    }
+    return digest;
+}
+
 static void tune_aimed(struct sim_params *p)
 {
     p->qps = 1;
@@ -124,6 +184,18 @@ static bool first_side_failed(struct sim *s)
     return flow_first_error(s->flows->pdata[0], 0) != 0;
 }
 
+/* Counts how often the first packet of all is sent. */
+static uint32_t count_first(struct sim *s, const struct sim_packet *p)
+{
+    struct aim *firsts = s->opaque;
+
+    if (firsts->nth == VROCE_NONE) {
+        firsts->nth = p->psn;
+    }
+    firsts->seen += p->psn == firsts->nth;
+    return 0;
+}
+
 /*
  * The peer dies; the oldest request ends in RETRY_EXC_ERR after retry_cnt + 1
  * timeouts, each between T and 4 T (IBA 9.7.6.1.3), the others are flushed.
@@ -137,6 +209,7 @@ static uint64_t dead_wire(const struct scenario *sc, const struct sim_params *p,
         .a = 0, .b = 1, .type = VROCE_QPT_RC, .kinds = FLOW_ALL & ~FLOW_ATOMIC,
         .ops = 5, .lens = lens, .num_lens = 5, .one_way = true,
     };
+    struct aim firsts = { .nth = VROCE_NONE };
     uint64_t unit = 4096ull << timeout, least = unit * (retries + 1), took;
     struct sim *s;
     struct flow *f;
@@ -146,13 +219,16 @@ static uint64_t dead_wire(const struct scenario *sc, const struct sim_params *p,
     s = sim_new(&q, link, sc->name);
     f = flow_new(s, &init);
     flow_expect_errors(f);
-    s->node[1].dead = true;
+    s->node[1].dead = s->blackouts = true;
+    s->filter = count_first;
+    s->opaque = &firsts;
     took = s->now;
     flow_start(f);
     sim_run(s, first_side_failed, 4 * least + SEC);
     took = s->now - took;
     sim_trace(s, "failed after %.3f us, timeout %.3f us, %u retries",
               took / 1e3, unit / 1e3, retries);
+    sim_check(s, firsts.seen == retries + 1u);
     sim_check(s, took >= least);
     sim_check(s, took <= 4 * least + MS);
     sim_pass(s, SEC);
@@ -187,7 +263,7 @@ static void kill_node(struct sim *s, void *opaque)
 {
     struct node *n = opaque;
 
-    n->dead = true;
+    n->dead = s->blackouts = true;
     sim_at(s, s->now + 3 * (4096ull << s->p.timeout), revive, n, NULL);
 }
 
@@ -314,6 +390,8 @@ const struct scenario fault_scenarios[] = {
       tune_aimed },
     { "atomic-each", "each packet of atomics lost, doubled or late",
       run_atomic_each, tune_aimed },
+    { "go-back", "a packet lost in mid-message costs little", run_go_back,
+      tune_aimed },
     { "dead-wire", "RETRY_EXC_ERR comes when it must", run_dead_wire,
       tune_aimed },
     { "blackout", "the wire is dead for shorter than that", run_blackout,

@@ -52,6 +52,7 @@ struct flow {
     bool open, closed, errors;
     struct node *node[2];
     struct drv_qp qp[2];
+    struct drv_srq srq[2];
     struct dir dir[2];
     uint32_t mtu, slots;
     uint64_t slot_size;
@@ -296,7 +297,7 @@ static void post_recv(struct dir *d)
         scatter(&wr, &d->dst.mr, data_at(d->f, d, i), op->len + op->recv_room,
                 1 + i % MAX_RECV_SGE, op->seed);
     }
-    if (!drv_post_recv(qp, &wr)) {
+    if (!(qp->srq ? drv_srq_post(qp->srq, &wr) : drv_post_recv(qp, &wr))) {
         sim_fail(d->f->s, "flow %u: the receive queue is full", d->f->id);
     }
     d->recv_posted++;
@@ -487,6 +488,8 @@ static void recv_done(struct dir *d, const struct vroce_cqe *cqe)
               "opcode", cqe);
     check_cqe(f, le32toh(cqe->byte_len) == op->len, "length", cqe);
     check_cqe(f, !(flags & VROCE_CQE_IMM) == !has_imm(op->opcode), "flags", cqe);
+    check_cqe(f, !(flags & VROCE_CQE_SOLICITED) ==
+              !(op->flags & VROCE_WQE_SOLICITED), "flags", cqe);
     check_cqe(f, !has_imm(op->opcode) || cqe->imm == op->imm, "immediate", cqe);
     verify(d, &d->dst, i, "receiver");
     d->received++;
@@ -568,11 +571,15 @@ static void side_init(struct flow *f, int side, GRand *r)
     const struct drv_qp_init init = {
         .type = f->init.type, .sq_log = SQ_LOG, .rq_log = RQ_LOG,
         .max_recv_sge = MAX_RECV_SGE, .scq = &n->cq, .rcq = &n->cq,
+        .srq = f->s->p.srq ? &f->srq[side] : NULL,
     };
     struct dir *d = &f->dir[side];
 
     d->f = f;
     d->side = side;
+    if (init.srq) {
+        drv_srq_create(n->d, &f->srq[side], RQ_LOG, MAX_RECV_SGE, 0);
+    }
     drv_qp_create(n->d, &f->qp[side], &init);
     region_init(f, &d->src, n, VROCE_ACCESS_LOCAL_WRITE, r);
     region_init(f, &d->dst, f->node[!side],
@@ -638,6 +645,9 @@ void flow_free(struct flow *f)
 {
     for (int side = 0; side < 2; side++) {
         drv_qp_destroy(&f->qp[side]);
+        if (f->s->p.srq) {
+            drv_srq_destroy(&f->srq[side]);
+        }
     }
     for (int side = 0; side < 2; side++) {
         struct dir *d = &f->dir[side];

@@ -2,9 +2,36 @@
 /* Scenarios in which every request succeeds, whatever the fabric does. */
 #include "sim.h"
 
+/* A fabric without faults gives no reason to send anything twice. */
+static void check_no_recovery(struct sim *s)
+{
+    static const enum vroce_counter none[] = {
+        VROCE_CNT_RETRANSMITTED, VROCE_CNT_ACK_TIMEOUT,
+        VROCE_CNT_RX_DUPLICATE, VROCE_CNT_RX_OUT_OF_SEQUENCE,
+        VROCE_CNT_TX_PSN_NAK, VROCE_CNT_TX_RNR_NAK, VROCE_CNT_RX_BAD_ICRC,
+        VROCE_CNT_RX_MALFORMED, VROCE_CNT_RX_NO_QP, VROCE_CNT_MISUSE,
+    };
+
+    for (uint32_t i = 0; i < s->p.nodes; i++) {
+        for (uint32_t k = 0; k < G_N_ELEMENTS(none); k++) {
+            uint64_t n = vr_counters(s->node[i].h->e)[none[k]];
+
+            if (n) {
+                sim_fail(s, "node %u: %s is %llu without a reason", i,
+                         vr_counter_name(none[k]), (unsigned long long)n);
+            }
+        }
+    }
+}
+
 uint64_t finish(struct sim *s)
 {
     uint64_t digest = 0;
+
+    if (!s->filter && !s->blackouts && !s->p.recv_delay && s->p.loss == 0 &&
+        s->p.dup == 0 && s->p.reorder == 0 && s->p.corrupt == 0) {
+        check_no_recovery(s);
+    }
 
     for (uint32_t i = 0; i < s->flows->len; i++) {
         uint64_t d = flow_digest(s->flows->pdata[i]);
@@ -70,7 +97,7 @@ static void migrate(struct sim *s, void *opaque)
     if (!n->full) {
         fh_tx_ready(n->h);
     }
-    sim_at(s, s->now + (7 + n->id) * US, migrate, n, NULL);
+    sim_at(s, s->now + (40 + n->id) * US, migrate, n, NULL);
 }
 
 static uint64_t run_migrate(const struct scenario *sc,
@@ -186,6 +213,13 @@ static void tune_many(struct sim_params *p)
     p->loss = 0.01;
 }
 
+static void tune_srq(struct sim_params *p)
+{
+    tune_lossy(p);
+    p->srq = true;
+    p->recv_delay = MS;
+}
+
 static void tune_ipv6(struct sim_params *p)
 {
     p->ipv6 = true;
@@ -211,6 +245,7 @@ const struct scenario rc_scenarios[] = {
     { "ipv6", "IPv6 addresses", run_flows, tune_ipv6 },
     { "atomics", "each atomic is executed once", run_atomics, tune_lossy },
     { "loopback", "QPs of one node", run_loopback, tune_none },
+    { "srq", "receives from shared receive queues", run_flows, tune_srq },
     { "uc", "unreliable connections", run_uc, tune_none },
     { "migrate", "engines saved and loaded all the while", run_migrate,
       tune_lossy },

@@ -35,6 +35,7 @@ struct sim_params {
     uint32_t psn;               /* VROCE_NONE: any */
     uint64_t recv_delay;        /* receives are posted up to this late, ns */
     bool short_maps;            /* memory in small pieces, as copies */
+    bool srq;                   /* receives are posted to an SRQ a QP */
     bool ipv6, verbose;
     const char *pcap;           /* file for what the wire carries, or NULL */
 };
@@ -87,6 +88,7 @@ struct sim {
     GPtrArray *flows;
     uint32_t flows_open;
     uint64_t packets, dropped;
+    bool blackouts;             /* nodes are dead at times */
     /* FATE_* of a packet; chance adds to it. */
     uint32_t (*filter)(struct sim *s, const struct sim_packet *p);
     void *opaque;
