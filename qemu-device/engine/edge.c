@@ -155,7 +155,9 @@ void vr_io_edge(struct vr_io *io, struct vr_engine *e)
     if (edge->held) {
         VR_IO(io, edge->next);
         vr_io_sp(io, &edge->sp);
-        io->failed |= !vr_sp_sane(&edge->sp) || edge->next >= edge->sp.npkt;
+        /* A super-packet of bytes is sent at once or never: see edge_cut(). */
+        io->failed |= !vr_sp_sane(&edge->sp) || edge->next >= edge->sp.npkt ||
+                      edge->sp.payload.kind == VR_PAYLOAD_BYTES;
     }
 }
 

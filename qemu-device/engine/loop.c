@@ -96,7 +96,8 @@ void vr_io_loop(struct vr_io *io, struct vr_engine *e)
 
         vr_io_sp(io, &le->sp);
         if (le->sp.payload.kind == VR_PAYLOAD_BYTES) {
-            io->failed |= le->sp.payload.len > LOOP_BYTES;
+            io->failed |= le->sp.payload.len > LOOP_BYTES ||
+                          le->sp.payload.off;
             if (!io->failed) {
                 vr_io_bytes(io, le->bytes, le->sp.payload.len);
             }

@@ -443,7 +443,7 @@ static void load_table(struct vr_io *io, struct vr_engine *e,
                        const struct kind *k)
 {
     struct vr_table *t = kind_table(e, k);
-    uint32_t count, number;
+    uint32_t count = 0, number = 0;
 
     VR_IO(io, t->hint);
     VR_IO(io, count);

@@ -185,6 +185,22 @@ static uint32_t shadow_psns(const struct vr_qp *qp, const struct vr_shadow *sh)
     }
 }
 
+/* Is una inside the oldest WQE, so that going back leads into it? */
+static bool una_sane(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+    const struct vr_shadow *sh;
+    int32_t done;
+
+    if (req->consumer == req->next ||
+        (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD)) {
+        return true;
+    }
+    sh = vr_shadow_at(qp, req->consumer);
+    done = vr_psn_diff(req->una, sh->first_psn);
+    return done >= 0 && done <= (int32_t)sh->npsn;
+}
+
 /* Do the shadows continue each other, and does the cursor stand on one? */
 static bool shadows_sane(const struct vr_qp *qp)
 {
@@ -229,7 +245,7 @@ static bool req_sane(const struct vr_qp *qp)
                    f->end - req->consumer <= f->index - req->consumer)) {
         return false;
     }
-    return shadows_sane(qp);
+    return shadows_sane(qp) && una_sane(qp);
 }
 
 /* ----------------------------------------------------------- responder */

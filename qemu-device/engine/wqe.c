@@ -258,10 +258,11 @@ static bool wqe_is_live(const struct vr_qp *qp, uint32_t index)
            vr_shadow_at(qp, index)->index == index;
 }
 
-static enum vroce_rule view_wqe(struct vr_engine *e, uint32_t qpn,
-                                uint32_t index, struct vr_view *view)
+static enum vroce_rule view_wqe(struct vr_engine *e, const struct vr_payload *p,
+                                struct vr_view *view)
 {
-    struct vr_qp *qp = vr_qp_get(e, qpn);
+    struct vr_qp *qp = vr_qp_get(e, p->wqe.qpn);
+    uint32_t index = p->wqe.index;
     enum vroce_rule rule;
 
     if (unlikely(!qp || !wqe_is_live(qp, index))) {
@@ -273,6 +274,10 @@ static enum vroce_rule view_wqe(struct vr_engine *e, uint32_t qpn,
     }
     if (unlikely(rule || e->wqe.hash != vr_shadow_at(qp, index)->hash)) {
         return VROCE_RULE_WQE_CHANGED;
+    }
+    /* A name that was loaded may say anything; inline data ends there. */
+    if (unlikely(p->off + p->len > e->wqe.length)) {
+        return VROCE_RULE_WQE_LENGTH;
     }
     vr_wqe_view(e, qp, view);
     return VROCE_RULE_NONE;
@@ -287,7 +292,7 @@ enum vroce_rule vr_payload_view(struct vr_engine *owner,
 
     switch (p->kind) {
     case VR_PAYLOAD_WQE:
-        rule = view_wqe(owner, p->wqe.qpn, p->wqe.index, view);
+        rule = view_wqe(owner, p, view);
         break;
     case VR_PAYLOAD_MR:
         qp = vr_qp_get(owner, p->mr.qpn);

@@ -237,11 +237,54 @@ static void test_broken(void)
     bed_fini(&b);
 }
 
+/*
+ * Well-formed, but names bytes outside of what it names: the peer or the guest
+ * would be given what lies behind them in this process.
+ */
+static void test_outside(void)
+{
+    const uint8_t bytes[8] = { 0 };
+    struct vr_sp sp = {
+        .qp_type = VROCE_QPT_UD, .op = VR_OP_SEND, .mtu = 1024, .npkt = 1,
+        .flags = VR_SP_FIRST | VR_SP_LAST,
+        .payload = { .kind = VR_PAYLOAD_BYTES, .len = 8, .bytes = bytes },
+    };
+    uint8_t *image, *bad;
+    size_t len, bad_len;
+    struct vr_req *req;
+    struct bed b;
+
+    bed_init(&b);
+    post(&b, VROCE_WQE_WRITE, 1);
+    vr_loop_push(b.h->e, &sp);
+    image = vr_save(b.h->e, &len);
+
+    /* Acknowledged up to a place before the oldest request. */
+    req = &vr_qp_get(b.h->e, b.qp[0].qpn)->req;
+    g_assert_cmpuint(req->consumer, !=, req->next);
+    req->una = vr_psn_add(req->shadows[req->consumer].first_psn, VR_PSN_MASK);
+    bad = vr_save(b.h->e, &bad_len);
+    check_refused(b.h, bad, bad_len);
+    free(bad);
+
+    /* The offset of the queued datagram: before its bytes and the edge. */
+    image[len - 17] ^= 0x10;
+    check_refused(b.h, image, len);
+    image[len - 17] ^= 0x10;
+
+    b.h->entered = true;
+    g_assert_cmpint(vr_load(b.h->e, image, len, b.h->now), ==, 0);
+    b.h->entered = false;
+    free(image);
+    bed_fini(&b);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/save/midway", test_midway);
     g_test_add_func("/save/objects", test_objects);
     g_test_add_func("/save/broken", test_broken);
+    g_test_add_func("/save/outside", test_outside);
     return g_test_run();
 }
