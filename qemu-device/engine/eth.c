@@ -78,7 +78,8 @@ uint32_t vr_eth_run(struct vr_engine *e, struct vr_qp *qp, uint32_t budget)
     struct vr_failure f;
     uint32_t sent = 0;
 
-    while (sent < budget && req->next != req->producer && vr_link_ready(e)) {
+    while (sent < budget && req->next != req->producer && vr_link_ready(e) &&
+           qp->state == VROCE_QPS_RTS) {
         if (vr_wqe_load(e, qp, req->next, &f)) {
             const struct vr_wqe *w = &e->wqe;
 

@@ -44,7 +44,8 @@ static void fail_wqe(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
 }
 
 /* Send what e->wqe says; its payload goes along as bytes. */
-static bool send_datagram(struct vr_engine *e, struct vr_qp *qp)
+static bool send_datagram(struct vr_engine *e, struct vr_qp *qp,
+                          const struct vr_route *route)
 {
     struct vr_wqe *w = &e->wqe;
     const struct vroce_wqe_ud *ud = (const void *)(w->bytes + w->seg_off);
@@ -54,10 +55,11 @@ static bool send_datagram(struct vr_engine *e, struct vr_qp *qp)
     enum vroce_rule rule;
     bool src_failed;
     struct vr_sp sp = {
+        .route = *route,
         .qp_type = VROCE_QPT_UD,
         .op = VR_OP_SEND,
         .flags = VR_SP_FIRST | VR_SP_LAST,
-        .mtu = qp->mtu,
+        .mtu = vr_port_mtu(e),
         .sqpn = qp->qpn,
         .dqpn = le32toh(ud->dest_qpn) & VROCE_DB_NUMBER_MASK,
         .psn = qp->req.psn,
@@ -67,10 +69,6 @@ static bool send_datagram(struct vr_engine *e, struct vr_qp *qp)
         .imm = w->ctrl.imm,
     };
 
-    if (!vr_route_from_av(e, &ud->av, qp->qpn, sp.dqpn, &sp.route)) {
-        fail_wqe(e, qp, VROCE_WCS_LOC_QP_OP_ERR, VROCE_RULE_GID);
-        return false;
-    }
     if (w->length) {
         vr_wqe_view(e, qp, &src);
         rule = vr_copy(&dst, 0, &src, 0, w->length, &src_failed);
@@ -94,36 +92,64 @@ static bool send_datagram(struct vr_engine *e, struct vr_qp *qp)
     return true;
 }
 
+/*
+ * Do what e->wqe says and complete it. False: *turn tells how the QP's turn
+ * ends, since it failed or since there is no room on its way.
+ */
+static bool execute(struct vr_engine *e, struct vr_qp *qp, enum vr_turn *turn)
+{
+    struct vr_wqe *w = &e->wqe;
+    const struct vroce_wqe_ud *ud = (const void *)(w->bytes + w->seg_off);
+    struct vr_route route;
+    bool loopback;
+
+    *turn = VR_TURN_IDLE;
+    if (w->ctrl.opcode == VROCE_WQE_NOP) {
+        complete(e, qp);
+        return true;
+    }
+    if (w->length > vr_port_mtu(e)) {
+        /* Too long: completes, and nothing is sent; C10-93.1.1. */
+        vr_count(e, VROCE_CNT_TX_UD_DROPPED, 1);
+        complete(e, qp);
+        return true;
+    }
+    if (!vr_route_from_av(e, &ud->av, qp->qpn,
+                          le32toh(ud->dest_qpn) & VROCE_DB_NUMBER_MASK,
+                          &route)) {
+        fail_wqe(e, qp, VROCE_WCS_LOC_QP_OP_ERR, VROCE_RULE_GID);
+        return false;
+    }
+    loopback = vr_gid_find(e, route.dgid, route.vlan) >= 0;
+    if (!vr_tx_room(e, loopback)) {
+        *turn = vr_no_room(loopback);
+        return false;
+    }
+    if (!send_datagram(e, qp, &route)) {
+        return false;
+    }
+    complete(e, qp);
+    return true;
+}
+
 enum vr_turn vr_ud_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
 {
     struct vr_req *req = &qp->req;
-    struct vr_wqe *w = &e->wqe;
     struct vr_failure f;
+    enum vr_turn turn;
 
     while (qp->state == VROCE_QPS_RTS && req->next != req->producer) {
         if (*budget <= 0) {
-            return VR_TURN_MORE;
-        }
-        if (!vr_link_ready(e)) {
-            return VR_TURN_BLOCKED;
-        }
-        if (vr_loop_full(e)) {
             return VR_TURN_MORE;
         }
         if (!vr_wqe_load(e, qp, req->next, &f)) {
             fail(e, qp, &f);
             break;
         }
-        *budget -= VR_PACKET_COST + w->length;
-        if (w->ctrl.opcode != VROCE_WQE_NOP) {
-            if (w->length > vr_port_mtu(e)) {
-                /* Too long: completes, and nothing is sent; C10-93.1.1. */
-                vr_count(e, VROCE_CNT_TX_UD_DROPPED, 1);
-            } else if (!send_datagram(e, qp)) {
-                break;
-            }
+        *budget -= VR_PACKET_COST + e->wqe.length;
+        if (!execute(e, qp, &turn)) {
+            return turn;
         }
-        complete(e, qp);
     }
     if (qp->state == VROCE_QPS_SQD && !req->drained) {
         req->drained = true;
@@ -217,7 +243,7 @@ void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         vr_count(e, VROCE_CNT_RX_BAD_KEY, 1);
         return;
     }
-    rule = vr_rq_take(e, qp, recv);
+    rule = recv->valid ? VROCE_RULE_NONE : vr_rq_take(e, qp, recv);
     if (unlikely(rule)) {
         fail_receive(e, qp, VROCE_WCS_LOC_QP_OP_ERR, rule);
         return;
@@ -226,8 +252,12 @@ void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         vr_count(e, VROCE_CNT_RX_UD_NO_BUFFER, 1);
         return;
     }
+    /*
+     * Dropped in silence, and the WQE serves the next datagram: nobody's
+     * packet may stop a QP that anybody can send to; IBA 9.9.3, class D.
+     */
     if (sp->payload.len + GRH_BYTES > vr_sgl_length(&recv->sgl)) {
-        fail_receive(e, qp, VROCE_WCS_LOC_LEN_ERR, 0);
+        vr_count(e, VROCE_CNT_RX_UD_NO_BUFFER, 1);
         return;
     }
     rule = scatter(e, from, qp, sp);

@@ -451,6 +451,40 @@ static void test_full(void)
     bed_fini(&b);
 }
 
+/* A QP in error sends nothing more, not even what was rung together. */
+static void test_overrun(void)
+{
+    static const struct vroce_wqe_eth none;
+    struct drv_cq small;
+    struct drv_qp_init init = {
+        .type = VROCE_QPT_ETH, .sq_log = SQ_LOG, .rq_log = VROCE_NO_QUEUE,
+    };
+    struct bed b;
+
+    bed_init(&b);
+    drv_qp_destroy(&b.qp);
+    drv_cq_create(b.d, &small, 1, NULL);
+    init.scq = &small;
+    init.rcq = &b.rcq;
+    drv_qp_create(b.d, &b.qp, &init);
+    modify(&b, VROCE_QPS_INIT, VROCE_QP_PORT);
+    modify(&b, VROCE_QPS_RTR, 0);
+    modify(&b, VROCE_QPS_RTS, 0);
+    b.h->e->tx_full = true;     /* so that all six are there when it begins */
+    for (int i = 0; i < 6; i++) {
+        send_frame(&b, 100, none);
+    }
+    fh_tx_ready(b.h);
+    fh_settle(b.h, 100);
+    g_assert_cmpuint(b.h->e->counters[VROCE_CNT_CQ_OVERRUN], ==, 1);
+    g_assert_cmpuint(b.h->e->counters[VROCE_CNT_TX_FRAMES], ==, 3);
+    drv_qp_destroy(&b.qp);
+    drv_cq_destroy(&small);
+    init.scq = &b.scq;
+    drv_qp_create(b.d, &b.qp, &init);
+    bed_fini(&b);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -460,6 +494,7 @@ int main(int argc, char **argv)
     g_test_add_func("/eth/filter", test_filter);
     g_test_add_func("/eth/buffers", test_buffers);
     g_test_add_func("/eth/full", test_full);
+    g_test_add_func("/eth/overrun", test_overrun);
     for (unsigned int i = 0; i < G_N_ELEMENTS(bad_sends); i++) {
         g_autofree char *path = g_strdup_printf("/eth/send-errors/%u", i);
 
