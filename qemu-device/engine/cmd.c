@@ -381,7 +381,7 @@ int vr_command(struct vr_engine *e, uint8_t opcode, const void *in,
                uint32_t *out_used, uint16_t *rule, uint64_t now)
 {
     const struct command *cmd = command_find(opcode);
-    struct vr_cmd_ctx c = { .in = in, .out = out };
+    struct vr_cmd_ctx c = { .in = in, .out = out, .qpn = VROCE_NONE };
     int status;
 
     e->now = now;
@@ -398,7 +398,9 @@ int vr_command(struct vr_engine *e, uint8_t opcode, const void *in,
     } else {
         vr_count(e, VROCE_CNT_COMMAND_ERRORS, 1);
     }
-    if (c.rule) {
+    if (c.rule && *c.text) {
+        vr_misuse(e, c.rule, c.qpn, c.text);
+    } else if (c.rule) {
         vr_misuse_of(e, c.rule, "command", opcode, vr_rule_text(c.rule));
     }
     vr_report(e, VR_REPORT_COMMAND, opcode, status, c.rule);

@@ -230,7 +230,10 @@ void vr_set_enabled(struct vr_engine *e, bool enabled, uint64_t now)
         return;
     }
     e->enabled = enabled;
-    if (enabled && !e->fatal) {
+    if (!enabled) {
+        /* The command that was reading it is not called again. */
+        vr_pages_free(e, &e->cmd_pages);
+    } else if (!e->fatal) {
         vr_timers_run(e);
         vr_entry_end(e);
     }
@@ -243,9 +246,13 @@ void vr_set_link(struct vr_engine *e, bool up, uint64_t now)
         return;
     }
     e->link_up = up;
-    vr_async_event(e, up ? VROCE_EVENT_PORT_UP : VROCE_EVENT_PORT_DOWN, 1,
-                   VROCE_RULE_NONE);
-    if (up && engine_runs(e, now)) {
+    if (!up) {
+        e->tx_full = false;
+    }
+    if (engine_runs(e, now)) {
+        vr_async_event(e, up ? VROCE_EVENT_PORT_UP : VROCE_EVENT_PORT_DOWN, 1,
+                       VROCE_RULE_NONE);
+        vr_edge_resume(e);
         vr_entry_end(e);
     }
 }
@@ -339,7 +346,7 @@ bool vr_run(struct vr_engine *e, uint32_t budget, uint64_t now)
         return false;
     }
     vr_edge_resume(e);
-    e->kicked = vr_sched_run(e, budget) && !e->fatal;
+    e->kicked = vr_sched_run(e, budget);
     return e->kicked;   /* the host calls again */
 }
 
@@ -439,10 +446,20 @@ void vr_kick(struct vr_engine *e)
 
 void vr_fatal(struct vr_engine *e, enum vroce_fatal cause)
 {
-    if (!e->fatal) {
-        e->fatal = true;
-        e->ops->fatal(e->host, cause);
+    if (e->fatal) {
+        return;
     }
+    e->fatal = true;
+    if (cause != VROCE_FATAL_ASYNC_EQ) {
+        vr_async_event(e, VROCE_EVENT_DEVICE_FATAL, 0, VROCE_RULE_NONE);
+    }
+    /* No timer will run: what moderation held back goes out now. */
+    for (uint32_t v = 0; v < e->cfg.num_vectors; v++) {
+        if (e->moderation[v].pending) {
+            vr_moderation_timer(e, v);
+        }
+    }
+    e->ops->fatal(e->host, cause);
 }
 
 const uint64_t *vr_counters(const struct vr_engine *e)

@@ -301,7 +301,13 @@ void vr_qp_count_users(struct vr_engine *e, const struct vr_qp *qp, int n)
     vr_cq_get(e, qp->send_cqn)->users += n;
     vr_cq_get(e, qp->recv_cqn)->users += n;
     if (qp->srqn != VROCE_NONE) {
-        vr_srq_get(e, qp->srqn)->users += n;
+        struct vr_srq *srq = vr_srq_get(e, qp->srqn);
+
+        srq->users += n;
+        if (qp->context) {
+            /* Its receives use the SRQ's PD: see vr_pd_hold_mr(). */
+            vr_pd_get(e, srq->pdn)->user_users += n;
+        }
     }
 }
 
@@ -417,7 +423,10 @@ bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
         .rnr_deadline = req->rnr_timer.deadline,
         .last_post = req->last_post, .last_receive_post = qp->rq.last_post,
         .last_rule = qp->last_rule,
+        .path_mtu = qp->attr.path_mtu ? qp->mtu : 0,
+        .sgid_index = le16toh(qp->attr.av.sgid_index),
     };
+    memcpy(out->dgid, qp->attr.av.dgid, sizeof(out->dgid));
     for (uint32_t i = req->consumer; qp->has_sq && i != req->next;
          i += vr_shadow_at(qp, i)->units) {
         out->outstanding++;

@@ -209,15 +209,12 @@ static void apply_attributes(struct vr_qp *qp, uint32_t mask)
     }
 }
 
-static int bad_attr(struct vr_engine *e, struct vr_qp *qp,
-                    struct vr_cmd_ctx *c, enum vroce_rule rule, uint8_t to,
-                    const char *what)
+static int bad_attr(struct vr_qp *qp, struct vr_cmd_ctx *c,
+                    enum vroce_rule rule, uint8_t to, const char *what)
 {
-    char text[96];
-
-    snprintf(text, sizeof(text), "QP %u: %s to %s: %s", qp->qpn,
+    c->qpn = qp->qpn;
+    snprintf(c->text, sizeof(c->text), "QP %u: %s to %s: %s", qp->qpn,
              vr_qp_state_name(qp->state), vr_qp_state_name(to), what);
-    vr_misuse(e, rule, qp->qpn, text);
     return vr_refuse(c, rule == VROCE_RULE_QP_TRANSITION ? VROCE_ERR_STATE :
                      VROCE_ERR_PARAM, rule);
 }
@@ -230,11 +227,11 @@ static int check_modify(struct vr_engine *e, struct vr_qp *qp,
     int rule;
 
     if (mask & VROCE_QP_STATE && in->attr.state > VROCE_QPS_ERR) {
-        return bad_attr(e, qp, c, VROCE_RULE_QP_ATTR, qp->state,
+        return bad_attr(qp, c, VROCE_RULE_QP_ATTR, qp->state,
                         "no such state");
     }
     if (mask & CUR && in->attr.cur_state != qp->state) {
-        return bad_attr(e, qp, c, VROCE_RULE_QP_TRANSITION, to,
+        return bad_attr(qp, c, VROCE_RULE_QP_TRANSITION, to,
                         "cur_state is not the current state");
     }
     if (mask & (VROCE_QP_ALT_PATH | VROCE_QP_PATH_MIG_STATE | VROCE_QP_CAP)) {
@@ -242,13 +239,13 @@ static int check_modify(struct vr_engine *e, struct vr_qp *qp,
     }
     rule = vr_qp_transition(qp->type, qp->state, to, mask & ~VROCE_QP_STATE);
     if (rule) {
-        return bad_attr(e, qp, c, rule, to, rule == VROCE_RULE_QP_TRANSITION ?
+        return bad_attr(qp, c, rule, to, rule == VROCE_RULE_QP_TRANSITION ?
                         "no such transition" :
                         "an attribute is missing or not allowed");
     }
     name = out_of_range(e, &in->attr, mask);
     if (name) {
-        return bad_attr(e, qp, c, VROCE_RULE_QP_ATTR, to, name);
+        return bad_attr(qp, c, VROCE_RULE_QP_ATTR, to, name);
     }
     return VROCE_OK;
 }
@@ -264,6 +261,7 @@ static void change_state(struct vr_engine *e, struct vr_qp *qp, uint8_t to)
         for (uint32_t i = 0; i < VR_MAX_RD_ATOMIC; i++) {
             qp->resp.replay[i].active = false;
         }
+        vr_edge_forget(e, qp->qpn);
         vr_qp_error(e, qp, 0, 0);
         vr_sched_add(e, qp);
     } else {

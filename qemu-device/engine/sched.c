@@ -105,7 +105,7 @@ bool vr_sched_run(struct vr_engine *e, uint32_t budget)
         return false;
     }
     e->wqe.valid = false;
-    while (left > 0) {
+    while (left > 0 && !e->fatal) {
         struct vr_qp *qp = next_qp(e);
         int64_t quantum = VR_SP_BYTES;
 
@@ -128,5 +128,5 @@ bool vr_sched_run(struct vr_engine *e, uint32_t budget)
         left -= VR_SP_BYTES - quantum;
     }
     e->wqe.valid = false;
-    return next_qp(e) || !vr_loop_empty(e);
+    return !e->fatal && (next_qp(e) || !vr_loop_empty(e));
 }

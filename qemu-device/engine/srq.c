@@ -124,3 +124,19 @@ int vr_cmd_query_srq(struct vr_engine *e, struct vr_cmd_ctx *c)
     out->posted = htole32(srq_posted(srq));
     return VROCE_OK;
 }
+
+bool vr_query_srq(const struct vr_engine *e, uint32_t srqn,
+                  struct vr_srq_info *out)
+{
+    const struct vr_srq *srq = vr_table_get(&e->srqs, srqn);
+
+    if (!srq) {
+        return false;
+    }
+    *out = (struct vr_srq_info) {
+        .srqn = srqn, .pdn = srq->pdn, .entries = 1u << srq->rq.log_entries,
+        .producer = srq->rq.producer_seen, .consumer = srq->rq.consumer,
+        .limit = srq->limit, .users = srq->users,
+    };
+    return true;
+}

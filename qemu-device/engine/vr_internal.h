@@ -478,6 +478,8 @@ struct vr_cmd_ctx {
     const void *in;
     void *out;
     uint16_t rule;
+    uint32_t qpn;               /* that broke it, or VROCE_NONE */
+    char text[96];              /* more than the rule says, or empty */
 };
 /*
  * Read the command's page list. A handler checks all else, calls this, and
@@ -642,8 +644,6 @@ void vr_kick(struct vr_engine *e);
  * vr_run(); a kick wakes the host's main loop, so only then.
  */
 void vr_entry_end(struct vr_engine *e);
-/* The device is dead until reset. */
-void vr_fatal(struct vr_engine *e, enum vroce_fatal cause);
 void vr_moderation_timer(struct vr_engine *e, uint32_t vector);
 /* Raise vector, or do so when its moderation allows. */
 void vr_raise(struct vr_engine *e, uint32_t vector);

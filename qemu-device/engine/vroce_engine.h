@@ -130,10 +130,16 @@ void vr_engine_free(struct vr_engine *e);
 /* Back to the state after vr_engine_new(): no object, timer or packet is left. */
 void vr_engine_reset(struct vr_engine *e);
 
-/* May the engine send and receive? Follows VROCE_CTRL_ENABLE and Bus Master. */
+/*
+ * May the engine send and receive? Follows VROCE_CTRL_ENABLE and Bus Master.
+ * Disabling ends a command that waits for another slice: call it anew or never.
+ */
 void vr_set_enabled(struct vr_engine *e, bool enabled, uint64_t now);
 
-/* Carrier of the wire; raises PORT_UP and PORT_DOWN events. */
+/*
+ * Carrier of the wire; raises PORT_UP and PORT_DOWN events while enabled. What
+ * is sent without carrier is lost, so that a full wire holds nobody up then.
+ */
 void vr_set_link(struct vr_engine *e, bool up, uint64_t now);
 
 /*
@@ -188,6 +194,13 @@ void vr_set_moderation(struct vr_engine *e, uint32_t vector, uint32_t us);
 void vr_misuse(struct vr_engine *e, enum vroce_rule rule, uint32_t number,
                const char *text);
 
+/*
+ * The device is dead until reset: nothing is sent, received or executed any
+ * more. Raises DEVICE_FATAL while the async EQ can be written, then calls
+ * fatal(). The host calls it when its command queue fails.
+ */
+void vr_fatal(struct vr_engine *e, enum vroce_fatal cause);
+
 /* Was an event lost since reset (VROCE_STATUS_EQ_OVERRUN)? */
 bool vr_eq_overrun(const struct vr_engine *e);
 
@@ -233,6 +246,9 @@ struct vr_qp_info {
     uint64_t retry_deadline, rnr_deadline;          /* ns, UINT64_MAX: not armed */
     uint64_t last_post, last_receive_post;          /* ns */
     uint16_t last_rule;
+    uint32_t path_mtu;          /* bytes; 0: never connected, and no path below */
+    uint16_t sgid_index;
+    uint8_t dgid[16];
 };
 bool vr_query_qp(const struct vr_engine *e, uint32_t qpn, struct vr_qp_info *out);
 
@@ -242,6 +258,12 @@ struct vr_cq_info {
     bool overrun;
 };
 bool vr_query_cq(const struct vr_engine *e, uint32_t cqn, struct vr_cq_info *out);
+
+struct vr_srq_info {
+    uint32_t srqn, pdn, entries, producer, consumer, limit, users;
+};
+bool vr_query_srq(const struct vr_engine *e, uint32_t srqn,
+                  struct vr_srq_info *out);
 
 struct vr_eq_info {
     uint32_t eqn, vector, size, producer, consumer;

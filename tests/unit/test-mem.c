@@ -375,6 +375,43 @@ static void test_reset_midway(void)
     fh_free(h);
 }
 
+/* Nor does disabling: the next command reads its own list, not the rest. */
+static void test_disable_midway(void)
+{
+    struct fakehost *h = fh_new(NULL, 5);
+    struct drv *d = drv_new(h, 1);
+    struct vroce_create_mr_in in = { .pdn = htole32(d->pdn) };
+    struct vr_mr_info info;
+    struct vroce_number out;
+    struct list big, small;
+    uint32_t used;
+    uint16_t rule;
+
+    list_init(&big, h, 256 << 20, 2, 12, 0);
+    list_init(&small, h, 3 * 4096, 1, 12, 0);
+    in.buf = big.buf;
+    h->entered = true;
+    g_assert_cmpint(vr_command(h->e, VROCE_CMD_CREATE_MR, &in, sizeof(in),
+                               &out, sizeof(out), &used, &rule, h->now), ==,
+                    VR_CMD_AGAIN);
+    vr_set_enabled(h->e, false, h->now);
+    g_assert_cmpuint(h->e->pages_used, ==, 0);
+    vr_set_enabled(h->e, true, h->now);
+    h->entered = false;
+    in.buf = small.buf;
+    g_assert_cmpint(fh_command(h, VROCE_CMD_CREATE_MR, &in, sizeof(in), &out,
+                               sizeof(out), &rule), ==, VROCE_OK);
+    g_assert_true(vr_query_mr(h->e, le32toh(out.number) >> 8, &info));
+    g_assert_cmpuint(info.pages, ==, 3);
+    g_assert_cmpuint(info.length, ==, 3 * 4096);
+    fh_reset(h);
+    g_free(big.entry);
+    g_free(small.entry);
+    g_hash_table_unref(d->qps);
+    g_free(d);
+    fh_free(h);
+}
+
 /* ------------------------------------------------------------- copies */
 
 #define NUM_MEM 4
@@ -642,6 +679,7 @@ int main(int argc, char **argv)
     g_test_add_func("/mem/read-only", test_read_only);
     g_test_add_func("/mem/bound", test_bound);
     g_test_add_func("/mem/reset-midway", test_reset_midway);
+    g_test_add_func("/mem/disable-midway", test_disable_midway);
     for (unsigned int seed = 0; seed < 16; seed++) {
         g_autofree char *a = g_strdup_printf("/mem/copy/%u", seed);
         g_autofree char *b = g_strdup_printf("/mem/copy-regions/%u", seed);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "vr_internal.h"
 
 #define MEM   65536u
 #define IOVA  0x7f0000000000ull
@@ -512,6 +513,193 @@ static void test_foreign_page(void)
     world_fini(&w);
 }
 
+static struct drv_wr datagram(struct world *w, uint64_t wr_id, uint32_t len)
+{
+    struct drv_wr wr = send_wr(w, VROCE_WQE_SEND, wr_id, 0, len);
+
+    wr.av = w->ca.av;
+    wr.dest_qpn = w->b.qpn;
+    wr.qkey = w->cb.qkey;
+    return wr;
+}
+
+/* A datagram to ourselves does not wait for a wire that is full. */
+static void test_ud_loopback(void)
+{
+    struct drv_wr wr, recv;
+    struct world w = { 0 };
+
+    world_init(&w, VROCE_QPT_UD, false);
+    connect(&w);
+    recv = send_wr(&w, 0, 1, 4096, 140);
+    g_assert_true(drv_post_recv(&w.b, &recv));
+    w.h->e->tx_full = true;
+    wr = datagram(&w, 2, 100);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 2, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+    expect(&w, 1, VROCE_WC_RECV, VROCE_WCS_SUCCESS);
+    world_fini(&w);
+}
+
+/* One that is too long for the receive is dropped; the next one fits it. */
+static void test_ud_too_long(void)
+{
+    struct vr_qp_info info;
+    struct drv_wr wr, recv;
+    struct world w = { 0 };
+
+    world_init(&w, VROCE_QPT_UD, true);
+    connect(&w);
+    recv = send_wr(&w, 0, 1, 4096, 140);
+    g_assert_true(drv_srq_post(&w.srq, &recv));
+    wr = datagram(&w, 2, 101);
+    post(&w.a, &wr);
+    wr = datagram(&w, 3, 100);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect(&w, 2, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+    expect(&w, 3, VROCE_WC_SEND, VROCE_WCS_SUCCESS);
+    expect(&w, 1, VROCE_WC_RECV, VROCE_WCS_SUCCESS);
+    expect_nothing(&w);
+    g_assert_true(vr_query_qp(w.h->e, w.b.qpn, &info));
+    g_assert_cmpint(info.state, ==, VROCE_QPS_RTS);
+    g_assert_cmpuint(vr_counters(w.h->e)[VROCE_CNT_RX_UD_NO_BUFFER], ==, 1);
+    world_fini(&w);
+}
+
+/* A dead device says so once, moderation or not, and does nothing more. */
+static void test_fatal(void)
+{
+    struct drv_wr wr;
+    struct world w = { 0 };
+
+    world_init(&w, VROCE_QPT_RC, false);
+    connect(&w);
+    drv_eq_arm(&w.async);
+    vr_set_moderation(w.h->e, 0, 10000);
+    w.h->e->moderation[0].last = w.h->now;
+    w.h->entered = true;
+    vr_fatal(w.h->e, VROCE_FATAL_CMDQ);
+    vr_fatal(w.h->e, VROCE_FATAL_INJECTED);
+    w.h->entered = false;
+    g_assert_cmpint(w.h->fatal, ==, VROCE_FATAL_CMDQ);
+    g_assert_cmpuint(w.h->irqs[0], ==, 1);
+    expect_event(&w, VROCE_EVENT_DEVICE_FATAL, 0);
+    wr = send_wr(&w, VROCE_WQE_WRITE, 1, 0, 100);
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    expect_nothing(&w);
+    fh_reset(w.h);
+    w.d->gone = true;
+    world_fini(&w);
+}
+
+/* No event is written to a guest that has taken the memory away. */
+static void test_link_disabled(void)
+{
+    struct world w = { 0 };
+    struct vroce_eqe eqe;
+
+    world_init(&w, VROCE_QPT_RC, false);
+    w.h->e->tx_full = true;
+    w.h->entered = true;
+    vr_set_link(w.h->e, false, w.h->now);
+    w.h->entered = false;
+    expect_event(&w, VROCE_EVENT_PORT_DOWN, 1);
+    g_assert_false(w.h->e->tx_full);
+    vr_set_enabled(w.h->e, false, w.h->now);
+    vr_set_link(w.h->e, true, w.h->now);
+    w.h->entered = true;
+    vr_set_enabled(w.h->e, true, w.h->now);
+    w.h->entered = false;
+    g_assert_false(drv_eq_poll(&w.async, &eqe));
+    world_fini(&w);
+}
+
+/* What the management interface shows of a path and of an SRQ. */
+static void test_inspection(void)
+{
+    struct vr_qp_info info;
+    struct vr_srq_info srq;
+    struct world w = { 0 };
+
+    world_init(&w, VROCE_QPT_RC, true);
+    g_assert_true(vr_query_qp(w.h->e, w.a.qpn, &info));
+    g_assert_cmpuint(info.path_mtu, ==, 0);
+    connect(&w);
+    g_assert_true(vr_query_qp(w.h->e, w.a.qpn, &info));
+    g_assert_cmpuint(info.path_mtu, ==, 128u << w.ca.path_mtu);
+    g_assert_cmpuint(info.sgid_index, ==, 0);
+    g_assert_cmpmem(info.dgid, 16, w.d->gid[0], 16);
+
+    g_assert_true(vr_query_srq(w.h->e, w.srq.srqn, &srq));
+    g_assert_cmpuint(srq.entries, ==, 16);
+    g_assert_cmpuint(srq.users, ==, 1);
+    g_assert_cmpuint(srq.pdn, ==, w.d->pdn);
+    g_assert_false(vr_query_srq(w.h->e, w.srq.srqn + 1, &srq));
+    world_fini(&w);
+}
+
+/* A transition that is refused is one mistake, of this QP. */
+static void test_refused_once(void)
+{
+    struct vr_qp_info info;
+    struct world w = { 0 };
+    uint16_t rule;
+
+    world_init(&w, VROCE_QPT_RC, false);
+    g_assert_cmpint(drv_try_modify(&w.a, VROCE_QPS_RTS, &w.ca, &rule), ==,
+                    VROCE_ERR_STATE);
+    g_assert_cmpint(rule, ==, VROCE_RULE_QP_TRANSITION);
+    g_assert_cmpuint(w.h->rules[rule], ==, 1);
+    g_assert_cmpuint(vr_counters(w.h->e)[VROCE_CNT_MISUSE], ==, 1);
+    g_assert_true(vr_query_qp(w.h->e, w.a.qpn, &info));
+    g_assert_cmpint(info.last_rule, ==, rule);
+    world_fini(&w);
+}
+
+/* What user space receives into by an SRQ is not opened to all memory. */
+static void test_srq_privilege(void)
+{
+    struct vroce_create_mr_in dma = {
+        .kind = VROCE_MR_DMA, .access = htole32(VROCE_ACCESS_LOCAL_WRITE),
+    };
+    struct drv_qp_init init = {
+        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = VROCE_NO_QUEUE,
+    };
+    struct world w = { 0 };
+    struct drv_qp user;
+    uint32_t key, page, pdn, kernel_pdn;
+    uint16_t rule;
+
+    world_init(&w, VROCE_QPT_RC, true);
+    drv_try_create(w.d, VROCE_CMD_ALLOC_CONTEXT, NULL, 0, &page, &rule);
+    drv_try_create(w.d, VROCE_CMD_ALLOC_PD, NULL, 0, &pdn, &rule);
+    kernel_pdn = w.d->pdn;
+    init.scq = init.rcq = &w.cq;
+    init.srq = &w.srq;
+    w.d->context = page;
+    w.d->pdn = pdn;
+    drv_qp_create(w.d, &user, &init);
+    w.d->context = 0;
+    w.d->pdn = kernel_pdn;
+
+    dma.pdn = htole32(kernel_pdn);
+    g_assert_cmpint(drv_try_create(w.d, VROCE_CMD_CREATE_MR, &dma, sizeof(dma),
+                                   &key, &rule), ==, VROCE_ERR_PERMISSION);
+    drv_qp_destroy(&user);
+    g_assert_cmpint(drv_try_create(w.d, VROCE_CMD_CREATE_MR, &dma, sizeof(dma),
+                                   &key, &rule), ==, VROCE_OK);
+    drv_number(w.d, VROCE_CMD_DESTROY_MR, key);
+    drv_number(w.d, VROCE_CMD_FREE_PD, pdn);
+    drv_number(w.d, VROCE_CMD_FREE_CONTEXT, page);
+    world_fini(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -525,5 +713,12 @@ int main(int argc, char **argv)
     g_test_add_func("/transport/rung-early", test_rung_early);
     g_test_add_func("/transport/changed", test_changed);
     g_test_add_func("/transport/foreign-page", test_foreign_page);
+    g_test_add_func("/transport/ud-loopback", test_ud_loopback);
+    g_test_add_func("/transport/ud-too-long", test_ud_too_long);
+    g_test_add_func("/transport/fatal", test_fatal);
+    g_test_add_func("/transport/link-disabled", test_link_disabled);
+    g_test_add_func("/transport/inspection", test_inspection);
+    g_test_add_func("/transport/refused-once", test_refused_once);
+    g_test_add_func("/transport/srq-privilege", test_srq_privilege);
     return g_test_run();
 }
