@@ -359,6 +359,13 @@ void sim_free(struct sim *s)
     for (uint32_t i = 0; i < s->p.nodes; i++) {
         g_ptr_array_set_size(s->node[i].flows, 0);
     }
+    /* Completions from before are of no interest; there must be none behind. */
+    for (uint32_t i = 0; i < s->p.nodes; i++) {
+        struct vroce_cqe cqe;
+
+        while (drv_poll(&s->node[i].cq, &cqe)) {
+        }
+    }
     /* What is still on its way finds nobody. */
     sim_run(s, no_events, 10000 * SEC);
     for (uint32_t i = 0; i < s->p.nodes; i++) {
