@@ -36,7 +36,7 @@ static bool vroce_cmdq_fetch(VroceState *s)
         vroce_guest_error(s, VROCE_RULE_CMD_DMA,
                           "command %u at 0x%" PRIx64 " cannot be read",
                           q->fetched, iova);
-        vroce_set_fatal(s, VROCE_FATAL_CMDQ);
+        vr_fatal(s->engine, VROCE_FATAL_CMDQ);
         return false;
     }
     q->fetched++;
@@ -134,7 +134,7 @@ static void vroce_cmdq_complete(VroceState *s, uint8_t status, uint16_t rule)
         vroce_guest_error(s, VROCE_RULE_CMD_DMA,
                           "completion %u at 0x%" PRIx64 " cannot be written",
                           q->completed, iova);
-        vroce_set_fatal(s, VROCE_FATAL_CMDQ);
+        vr_fatal(s->engine, VROCE_FATAL_CMDQ);
         return;
     }
     q->completed++;
@@ -197,6 +197,17 @@ void vroce_cmdq_doorbell(VroceState *s, uint32_t producer)
         qemu_bh_schedule(s->bh);
     }
     vroce_leave(s);
+}
+
+bool vroce_cmdq_sane(VroceState *s)
+{
+    const VroceCmdq *q = &s->cmdq;
+
+    /* Fetched and not answered: it is running, or the answer was fatal. */
+    return q->producer - q->completed <= cmdq_size(s) &&
+           q->producer - q->fetched <= cmdq_size(s) &&
+           q->fetched - q->completed <= 1 &&
+           (!q->running || q->fetched != q->completed);
 }
 
 void vroce_cmdq_reset(VroceState *s)

@@ -22,7 +22,13 @@
 
 void vroce_enter(VroceState *s)
 {
-    s->entered++;
+    MemReentrancyGuard *guard = &DEVICE(s)->mem_reentrancy_guard;
+
+    if (s->entered++ == 0) {
+        /* Accesses and bottom halves have it already; timers do not. */
+        s->guard_is_ours = !guard->engaged_in_io;
+        guard->engaged_in_io = true;
+    }
 }
 
 void vroce_leave(VroceState *s)
@@ -30,13 +36,17 @@ void vroce_leave(VroceState *s)
     if (--s->entered) {
         return;
     }
+    if (s->guard_is_ours) {
+        DEVICE(s)->mem_reentrancy_guard.engaged_in_io = false;
+    }
+    if (s->reset_due) {
+        vroce_reset(s);
+    }
     if (s->rx_refused) {
         qemu_bh_schedule(s->bh);
     }
-    if (s->enabled && !vroce_regs_enabled(s)) {
-        /* It went fatal. */
-        vroce_update_enabled(s);
-    }
+    /* It went fatal, or Bus Master changed while the engine ran. */
+    vroce_update_enabled(s);
 }
 
 static void vroce_bh(void *opaque)
@@ -76,6 +86,8 @@ static void vroce_vm_state(void *opaque, bool running, RunState state)
     VroceState *s = opaque;
 
     if (running) {
+        /* Another host's wire may have another carrier. */
+        vroce_net_update_link(s);
         qemu_bh_schedule(s->bh);
     } else if (s->cfg.devmem_size) {
         /* The engine writes there without saying so: let migration copy it. */
@@ -147,18 +159,12 @@ static uint8_t *vroce_devmem(void *opaque)
     return s->cfg.devmem_size ? memory_region_get_ram_ptr(&s->devmem) : NULL;
 }
 
-void vroce_set_fatal(VroceState *s, enum vroce_fatal cause)
-{
-    if (s->regs.fatal != VROCE_FATAL_NONE) {
-        return;
-    }
-    trace_vroce_fatal(vroce_name(s), cause);
-    s->regs.fatal = cause;
-}
-
 static void vroce_fatal(void *opaque, enum vroce_fatal cause)
 {
-    vroce_set_fatal(opaque, cause);
+    VroceState *s = opaque;
+
+    trace_vroce_fatal(vroce_name(s), cause);
+    s->regs.fatal = cause;
 }
 
 /* ------------------------------------------------------------- reports */
@@ -321,7 +327,11 @@ void vroce_host_reset(VroceState *s)
     timer_del(s->timer);
     qemu_bh_cancel(s->bh);
     s->deadline = s->armed = UINT64_MAX;
-    s->run_engine = s->tx_ready = s->rx_refused = false;
+    s->run_engine = s->tx_ready = false;
+    if (s->rx_refused) {
+        /* The backend waits for it, before and after a reset. */
+        qemu_bh_schedule(s->bh);
+    }
     memset(s->irqs_raised, 0, sizeof(s->irqs_raised));
     memset(s->irqs_suppressed, 0, sizeof(s->irqs_suppressed));
     for (int i = 0; i < VROCE_RULE_NUM; i++) {
@@ -332,6 +342,7 @@ void vroce_host_reset(VroceState *s)
 
 void vroce_host_resume(VroceState *s)
 {
-    s->run_engine = true;
+    /* The wire that was full is another host's; this one has room. */
+    s->run_engine = s->tx_ready = true;
     qemu_bh_schedule(s->bh);
 }

@@ -62,15 +62,23 @@ bool vroce_net_link_up(VroceState *s)
     return nc->peer && !nc->link_down;
 }
 
-static void vroce_link_status_changed(NetClientState *nc)
+void vroce_net_update_link(VroceState *s)
 {
-    VroceState *s = qemu_get_nic_opaque(nc);
     bool up = vroce_net_link_up(s);
 
     trace_vroce_link(vroce_name(s), up);
+    if (!up) {
+        /* A backend that goes away forgets to say that it sent the frame. */
+        s->tx_blocked = false;
+    }
     vroce_enter(s);
     vr_set_link(s->engine, up, vroce_now());
     vroce_leave(s);
+}
+
+static void vroce_link_status_changed(NetClientState *nc)
+{
+    vroce_net_update_link(qemu_get_nic_opaque(nc));
 }
 
 static NetClientInfo vroce_net_info = {

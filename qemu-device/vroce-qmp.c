@@ -31,6 +31,13 @@ static void not_implemented(const char *what, Error **errp)
     error_setg(errp, "%s: not implemented yet", what);
 }
 
+static char *format_gid(const uint8_t *gid)
+{
+    char text[INET6_ADDRSTRLEN];
+
+    return g_strdup(inet_ntop(AF_INET6, gid, text, sizeof(text)));
+}
+
 static char *format_mac(const uint8_t *mac)
 {
     return g_strdup_printf("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1],
@@ -136,7 +143,6 @@ static VroceInfo *query_device(VroceState *s)
     uint8_t command = PCI_DEVICE(s)->config[PCI_COMMAND];
     NetClientState *nc = qemu_get_queue(s->nic);
     VroceInfo *info = g_new0(VroceInfo, 1);
-    struct vr_eq_info eq;
 
     info->qom_path = object_get_canonical_path(OBJECT(s));
     info->id = g_strdup(DEVICE(s)->id);
@@ -147,9 +153,7 @@ static VroceInfo *query_device(VroceState *s)
     info->bus_master = command & PCI_COMMAND_MASTER;
     info->iommu = s->dma.iommus;
     info->fatal = s->regs.fatal;
-    for (uint32_t i = 0; i < s->cfg.num_eqs; i++) {
-        info->eq_overrun |= vr_query_eq(s->engine, i, &eq) && eq.overrun;
-    }
+    info->eq_overrun = vr_eq_overrun(s->engine);
     info->link_up = vroce_net_link_up(s);
     info->tx_blocked = s->tx_blocked;
     info->doorbell_stride = 1u << s->regs.db_shift;
@@ -218,6 +222,12 @@ static VroceQp *query_qp(const struct vr_qp_info *qp)
     info->has_srqn = qp->srqn != VROCE_NONE;
     info->srqn = qp->srqn;
     info->dest_qpn = qp->dest_qpn;
+    if (qp->path_mtu) {
+        info->dgid = format_gid(qp->dgid);
+        info->has_sgid_index = info->has_path_mtu = true;
+        info->sgid_index = qp->sgid_index;
+        info->path_mtu = qp->path_mtu;
+    }
     info->sq_producer = qp->sq_producer;
     info->sq_consumer = qp->sq_consumer;
     info->sq_units = qp->sq_units;
@@ -297,6 +307,41 @@ VroceCqList *qmp_x_query_vroce_cq(const char *path, bool has_cqn, uint32_t cqn,
     }
     if (has_cqn && !list) {
         error_setg(errp, "there is no CQ %u", cqn);
+    }
+    return list;
+}
+
+static VroceSrq *query_srq(const struct vr_srq_info *srq)
+{
+    VroceSrq *info = g_new0(VroceSrq, 1);
+
+    info->srqn = srq->srqn;
+    info->pdn = srq->pdn;
+    info->entries = srq->entries;
+    info->producer = srq->producer;
+    info->consumer = srq->consumer;
+    info->limit = srq->limit;
+    info->users = srq->users;
+    return info;
+}
+
+VroceSrqList *qmp_x_query_vroce_srq(const char *path, bool has_srqn,
+                                    uint32_t srqn, Error **errp)
+{
+    VroceState *s = find_vroce(path, errp);
+    VroceSrqList *list = NULL, **tail = &list;
+    struct vr_srq_info srq;
+
+    if (!s) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < s->cfg.num_srqs; i++) {
+        if ((!has_srqn || i == srqn) && vr_query_srq(s->engine, i, &srq)) {
+            QAPI_LIST_APPEND(tail, query_srq(&srq));
+        }
+    }
+    if (has_srqn && !list) {
+        error_setg(errp, "there is no SRQ %u", srqn);
     }
     return list;
 }
@@ -385,10 +430,9 @@ VroceMrList *qmp_x_query_vroce_mr(const char *path, bool has_key, uint32_t key,
 static VroceGid *query_gid(uint32_t index, const struct vr_gid_info *gid)
 {
     VroceGid *info = g_new0(VroceGid, 1);
-    char text[INET6_ADDRSTRLEN];
 
     info->index = index;
-    info->gid = g_strdup(inet_ntop(AF_INET6, gid->gid, text, sizeof(text)));
+    info->gid = format_gid(gid->gid);
     info->mac = format_mac(gid->mac);
     info->has_vlan = gid->vlan != VROCE_NO_VLAN;
     info->vlan = gid->vlan;
@@ -429,15 +473,6 @@ void qmp_x_vroce_set_misuse_policy(const char *path, VroceMisusePolicy policy,
 }
 
 /* ------------------------------------- what the engine does not offer yet */
-
-VroceSrqList *qmp_x_query_vroce_srq(const char *path, bool has_srqn,
-                                    uint32_t srqn, Error **errp)
-{
-    if (find_vroce(path, errp)) {
-        not_implemented("x-query-vroce-srq", errp);
-    }
-    return NULL;
-}
 
 VroceRingEntryList *qmp_x_query_vroce_ring(const char *path, VroceRing ring,
                                            bool has_number, uint32_t number,

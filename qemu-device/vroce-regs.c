@@ -53,7 +53,6 @@ static const PlainReg *find_plain(hwaddr addr)
 static uint32_t status_reg(VroceState *s)
 {
     uint32_t status = VROCE_STATUS_READY;
-    struct vr_eq_info eq;
 
     if (vroce_regs_enabled(s)) {
         status |= VROCE_STATUS_ENABLED;
@@ -61,10 +60,8 @@ static uint32_t status_reg(VroceState *s)
     if (s->regs.fatal) {
         status |= VROCE_STATUS_FATAL;
     }
-    for (uint32_t i = 0; i < s->cfg.num_eqs; i++) {
-        if (vr_query_eq(s->engine, i, &eq) && eq.overrun) {
-            status |= VROCE_STATUS_EQ_OVERRUN;
-        }
+    if (vr_eq_overrun(s->engine)) {
+        status |= VROCE_STATUS_EQ_OVERRUN;
     }
     return status;
 }
@@ -281,8 +278,8 @@ void vroce_update_enabled(VroceState *s)
     bool master = command & PCI_COMMAND_MASTER;
     bool enabled = master && vroce_regs_enabled(s);
 
-    if (s->enabled == enabled) {
-        return;
+    if (s->enabled == enabled || s->entered) {
+        return;         /* while the engine runs: see vroce_leave() */
     }
     trace_vroce_enabled(vroce_name(s), enabled, master);
     s->enabled = enabled;
@@ -326,6 +323,10 @@ void vroce_regs_reset(VroceState *s)
 
 void vroce_reset(VroceState *s)
 {
+    s->reset_due = s->entered;
+    if (s->reset_due) {
+        return;
+    }
     trace_vroce_reset(vroce_name(s));
     vroce_regs_reset(s);
     vroce_cmdq_reset(s);

@@ -15,6 +15,7 @@
 #include "net/eth.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
+#include "qemu/error-report.h"
 #include "qemu/module.h"
 #include "vroce.h"
 
@@ -194,16 +195,6 @@ static void vroce_write_config(PCIDevice *pdev, uint32_t addr, uint32_t value,
 
 /* ------------------------------------------------------------- migration */
 
-static int vroce_pre_save(void *opaque)
-{
-    VroceState *s = opaque;
-    size_t len;
-
-    s->image = vr_save(s->engine, &len);
-    s->image_len = len;
-    return s->image ? 0 : -ENOMEM;
-}
-
 static int vroce_post_save(void *opaque)
 {
     VroceState *s = opaque;
@@ -213,18 +204,33 @@ static int vroce_post_save(void *opaque)
     return 0;
 }
 
+static int vroce_pre_save(void *opaque)
+{
+    VroceState *s = opaque;
+    size_t len = 0;
+
+    s->image = vr_save(s->engine, &len);
+    if (len > UINT32_MAX) {
+        error_report("vroce %s: %zu MiB of page lists are more than migration "
+                     "takes, use fewer 'num-pages'", vroce_name(s), len >> 20);
+        vroce_post_save(s);
+        return -E2BIG;
+    }
+    s->image_len = len;
+    return s->image ? 0 : -ENOMEM;
+}
+
 static int vroce_post_load(void *opaque, int version_id)
 {
     VroceState *s = opaque;
+    g_autofree uint8_t *image = g_steal_pointer(&s->image);
     int ret;
 
     if (s->regs.db_shift < 12 || s->regs.db_shift > 16 ||
-        s->regs.cmdq_log_size > VROCE_CMDQ_MAX_LOG) {
+        s->regs.cmdq_log_size > VROCE_CMDQ_MAX_LOG || !vroce_cmdq_sane(s)) {
         return -EINVAL;
     }
-    ret = vr_load(s->engine, s->image, s->image_len, vroce_now());
-    g_free(s->image);
-    s->image = NULL;
+    ret = vr_load(s->engine, image, s->image_len, vroce_now());
     vroce_host_resume(s);
     return ret;
 }

@@ -91,6 +91,8 @@ struct VroceState {
     struct vr_config cfg;       /* set by properties */
     struct vr_engine *engine;
     unsigned int entered;       /* depth of vroce_enter() */
+    bool guard_is_ours;         /* vroce_enter() took the re-entrancy guard */
+    bool reset_due;             /* asked for while the engine ran */
     bool enabled;               /* as the engine was told */
 
     VroceDma dma;
@@ -135,8 +137,8 @@ static inline uint64_t vroce_now(void)
 
 /*
  * Around each call of the engine that may move data: while it runs, frames
- * from the backend wait in its queue, and what asks for the engine goes to the
- * bottom half.
+ * from the backend wait in its queue, the device's own regions refuse access
+ * (an MSI-X message may be aimed at them), and a reset waits for the end.
  */
 void vroce_enter(VroceState *s);
 void vroce_leave(VroceState *s);
@@ -151,7 +153,6 @@ void vroce_doorbell_write(void *opaque, hwaddr addr, uint64_t value,
                           unsigned size);
 
 void vroce_raise_vector(VroceState *s, uint32_t vector);
-void vroce_set_fatal(VroceState *s, enum vroce_fatal cause);
 /* Report what the guest did wrong, in a sentence that fmt makes. */
 void G_GNUC_PRINTF(3, 4) vroce_guest_error(VroceState *s, enum vroce_rule rule,
                                            const char *fmt, ...);
@@ -177,6 +178,8 @@ void vroce_cmdq_reset(VroceState *s);
 void vroce_cmdq_doorbell(VroceState *s, uint32_t producer);
 /* One slice; true when work is left. */
 bool vroce_cmdq_run(VroceState *s);
+/* Could doorbells and answers have led to these indices? */
+bool vroce_cmdq_sane(VroceState *s);
 
 /* ------------------------------------------------------- vroce-dma.c */
 
@@ -200,6 +203,8 @@ void vroce_net_exit(VroceState *s);
 /* Drop what waits for the backend, and tell the engine of the carrier. */
 void vroce_net_reset(VroceState *s);
 bool vroce_net_link_up(VroceState *s);
+/* Tell the engine of the carrier; nothing happens when it knows. */
+void vroce_net_update_link(VroceState *s);
 /* See struct vr_host_ops. */
 bool vroce_frame_tx(void *opaque, const uint8_t *frame, size_t len);
 

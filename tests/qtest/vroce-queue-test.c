@@ -14,6 +14,7 @@
 #define RQ_LOG 2
 #define RQ_LOG_STRIDE 5
 
+#define ASYNC_VECTOR 0
 #define COMPLETION_VECTOR 1
 #define COMPLETION_DATA 0xc0ffee
 
@@ -37,8 +38,8 @@ typedef struct Qp {
 /* What a driver makes first: PD, key to all memory, event queue, CQ. */
 typedef struct Driver {
     Card *c;
-    uint32_t pdn, key, eqn;
-    uint64_t eq, irq;
+    uint32_t pdn, key, eqn, async_eqn;
+    uint64_t eq, irq, async;
     Cq cq;
 } Driver;
 
@@ -93,10 +94,9 @@ static uint32_t create_dma_mr(Card *c, uint32_t pdn)
 static Driver driver_start(const char *props)
 {
     Driver d = { .c = card_start(props) };
-    uint64_t async;
 
     card_enable(d.c);
-    create_eq(d.c, 0, VROCE_EQ_ASYNC, &async);
+    d.async_eqn = create_eq(d.c, ASYNC_VECTOR, VROCE_EQ_ASYNC, &d.async);
     d.pdn = card_create(d.c, VROCE_CMD_ALLOC_PD, NULL, 0);
     d.key = create_dma_mr(d.c, d.pdn);
     d.irq = card_catch_irq(d.c, COMPLETION_VECTOR, COMPLETION_DATA);
@@ -576,6 +576,64 @@ static void test_migration(void)
     driver_stop(&d);
 }
 
+/* The wire was full where the card comes from: it goes on where it arrives. */
+static void test_migration_full_wire(void)
+{
+    Driver d = driver_start("");
+    Qp eth = create_eth_qp(&d);
+    uint64_t src = card_alloc(d.c, 4096);
+    struct vroce_wqe_eth segment = { 0 };
+    uint32_t n = 0, end;
+    bool full;
+
+    do {
+        QDict *info;
+
+        post_send(&d, &eth, VROCE_WQE_ETH, n, &segment, sizeof(segment), src,
+                  1500);
+        ring_sq(&d, &eth);
+        expect_cqe(&d, VROCE_WC_SEND, n, &eth);
+        info = card_query(d.c);
+        full = qdict_get_bool(info, "tx-blocked");
+        qobject_unref(info);
+        g_assert_cmpuint(++n, <, 10000);
+    } while (!full);
+    for (end = n + 2; n < end; n++) {
+        post_send(&d, &eth, VROCE_WQE_ETH, n, &segment, sizeof(segment), src,
+                  100);
+        ring_sq(&d, &eth);
+    }
+    card_migrate(d.c);
+    expect_cqe(&d, VROCE_WC_SEND, end - 2, &eth);
+    expect_cqe(&d, VROCE_WC_SEND, end - 1, &eth);
+    driver_stop(&d);
+}
+
+/*
+ * A guest aims a vector at the card's own reset register: the reset would free
+ * what the engine stands on when it raises the vector.
+ */
+static void test_self_interrupt(void)
+{
+    const uint64_t entry = VROCE_MSIX_TABLE_OFFSET + ASYNC_VECTOR * 16;
+    Driver d = driver_start("");
+    struct vroce_eqe eqe;
+
+    card_put(d.c, entry, d.c->regs.addr + VROCE_REG_RESET);
+    card_put(d.c, entry + 4, 0);
+    card_put(d.c, entry + 8, VROCE_RESET_MAGIC);
+    card_put(d.c, entry + 12, 0);
+    card_doorbell(d.c, 0, VROCE_DB_EQ_ARM, d.async_eqn, 0);
+    qtest_qmp_assert_success(d.c->qts, "{ 'execute': 'set_link', 'arguments': "
+                             "{ 'name': 'card', 'up': false } }");
+    qtest_memread(d.c->qts, d.async, &eqe, sizeof(eqe));
+    g_assert_cmpint(le16_to_cpu(eqe.type), ==, VROCE_EVENT_PORT_DOWN);
+    g_assert_cmphex(card_get(d.c, VROCE_REG_STATUS), ==,
+                    VROCE_STATUS_READY | VROCE_STATUS_ENABLED);
+    card_create(d.c, VROCE_CMD_ALLOC_PD, NULL, 0);
+    driver_stop(&d);
+}
+
 /* A work request that is wrong ends in an error completion with its rule. */
 static void test_bad_wqe(void)
 {
@@ -656,4 +714,6 @@ void add_queue_tests(void)
     qtest_add_func("/vroce/ethernet/rx", test_eth_rx);
     qtest_add_func("/vroce/rc-loopback", test_rc_loopback);
     qtest_add_func("/vroce/migration", test_migration);
+    qtest_add_func("/vroce/migration-full-wire", test_migration_full_wire);
+    qtest_add_func("/vroce/self-interrupt", test_self_interrupt);
 }
