@@ -72,6 +72,7 @@ static bool vroce_init_bars(VroceState *s, Error **errp)
     if (s->cfg.devmem_size) {
         if (!memory_region_init_ram(&s->devmem, obj, "vroce-devmem",
                                     s->cfg.devmem_size, errp)) {
+            memory_region_del_subregion(&s->bar0, &s->mmio);
             return false;
         }
         pci_register_bar(pdev, VROCE_BAR_DEVMEM, wide, &s->devmem);
@@ -157,6 +158,8 @@ static void vroce_exit(PCIDevice *pdev)
     if (msix_present(pdev)) {
         msix_uninit(pdev, &s->bar0, &s->bar0);
     }
+    /* A region in another of the same owner keeps its owner alive. */
+    memory_region_del_subregion(&s->bar0, &s->mmio);
 }
 
 static void vroce_realize(PCIDevice *pdev, Error **errp)

@@ -110,6 +110,13 @@ static void test_unplug(void)
                                          "'x-query-vroce', 'arguments': "
                                          "{ 'path': 'second' } }");
     qobject_unref(error);
+    /* Nothing of the card is left: another one may come. */
+    qtest_qmp_eventwait(c->qts, "DEVICE_DELETED");
+    qpci_config_writew(port, express + PCI_EXP_SLTCTL,
+                       PCI_EXP_SLTCTL_PWR_IND_ON | PCI_EXP_SLTCTL_PWR_ON);
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'device_add', 'arguments': "
+                             "{ 'driver': 'vroce', 'id': 'second', "
+                             "'bus': 'slot0' } }");
     g_free(port);
     card_stop(c);
 }
