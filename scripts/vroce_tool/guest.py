@@ -112,6 +112,10 @@ class Guest:
                   f"{SLIRP_ADDRESS}",
                   f"vroce.net={mac},{self.ipv4}/24,{self.ipv6}/64,"
                   f"mtu={wire.MTU}"]
+        if options.accel == "tcg":
+            # An emulator does not speculate; the kernel's counter-measures
+            # would only cost time.
+            append.append("mitigations=off")
         if self.mode == RXE:
             append += [f"vroce.rxe={mac}", "vroce.module=0"]
         append += options.append or []

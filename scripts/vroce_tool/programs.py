@@ -23,7 +23,7 @@ def number(pattern, text, what):
 def ping(bench, size=56, count=5):
     """Ethernet: the card's own network interface carries IPv4."""
     other = bench.guest(2).ipv4
-    text = bench.run(1, f"ping -c {count} -s {size} {other}")
+    text = bench.run(1, f"ping -i 0.2 -c {count} -s {size} {other}")
     loss = number(r"([\d.]+)% packet loss", text, "loss")
     assert loss == 0, text
     return {"round trip ms": number(r"= [\d.]+/([\d.]+)/", text, "time")}
@@ -31,7 +31,7 @@ def ping(bench, size=56, count=5):
 
 def ping6(bench):
     other = bench.guest(2).ipv6
-    text = bench.run(1, f"ping -6 -c 3 {other}")
+    text = bench.run(1, f"ping -6 -i 0.2 -c 3 {other}")
     assert number(r"([\d.]+)% packet loss", text, "loss") == 0, text
     return {"round trip ms": number(r"= [\d.]+/([\d.]+)/", text, "time")}
 
