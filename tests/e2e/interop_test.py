@@ -4,7 +4,7 @@
 import re
 
 from vroce_tool import programs
-from vroce_tool.e2e import CARD_AND_RXE, RXES, test
+from vroce_tool.e2e import CARD_AND_RXE, test
 
 BOTH_WAYS = ((1, 2), (2, 1))
 
@@ -52,10 +52,3 @@ def perftest(bench):
             common = (f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 "
                       f"-u 18 {options}")
             bench.pair(common, f"{common} {{a}}", guests=guests)
-
-
-@test("two rxe guests, the measure", lab=RXES)
-def baseline(bench):
-    """What soft-RoCE reaches in guests of the same shape, in the same run."""
-    return {**programs.bandwidth(bench, "ib_write_bw", count=300),
-            **programs.latency(bench, "ib_write_lat")}
