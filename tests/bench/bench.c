@@ -13,8 +13,8 @@
 
 #define FRAME_ROOM 4400
 #define QUEUE 1024              /* frames or super-packets on the way */
-#define DEPTH 16                /* requests in flight in all, at least one a QP */
-#define MAX_FLIGHT (256u << 20) /* bytes of them; longer messages are left out */
+#define DEPTH 16                /* requests in flight, at least one a QP */
+#define MAX_FLIGHT (256u << 20) /* bytes of them; no longer messages */
 #define STUCK_NS 5000000000ull
 #define MEM (4u << 20)
 #define IOVA 0x100000000ull

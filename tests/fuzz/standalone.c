@@ -73,7 +73,8 @@ int main(int argc, char **argv)
         return 2;
     }
     if (!strcmp(argv[1], "--random")) {
-        run_random(argc > 2 ? atoi(argv[2]) : 100, argc > 3 ? atoi(argv[3]) : 1);
+        run_random(argc > 2 ? atoi(argv[2]) : 100,
+                   argc > 3 ? atoi(argv[3]) : 1);
     } else {
         for (int i = 1; i < argc; i++) {
             run_file(argv[i]);

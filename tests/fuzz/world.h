@@ -44,7 +44,7 @@ struct world {
  * of to a peer that the input plays. Receives are posted, nothing else.
  */
 void world_init(struct world *w, bool loopback);
-/* Destroys nothing object by object: resets, and checks that nothing is left. */
+/* Resets, destroying nothing by command, and checks that nothing is left. */
 void world_fini(struct world *w);
 /* Slices, due timers and completions, for a bounded while. */
 void world_settle(struct world *w, uint64_t ns);

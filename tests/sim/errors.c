@@ -14,7 +14,7 @@ struct error_case {
     const char *name;
     uint8_t opcode;
     uint32_t len;
-    /* of the request's completion; of the receive's: ANY: no receive is taken */
+    /* of the request's completion; of the receive's, ANY: none is taken */
     uint8_t status, recv_status;
     void (*attrs)(struct pair *p);                      /* before RTS */
     void (*spoil)(struct pair *p, struct drv_wr *wr);   /* the request */
@@ -416,114 +416,13 @@ static void tune_fence(struct sim_params *p)
     p->reorder = 0.02;
 }
 
-/* ----------------------------------------------------------------- UD */
-
-#define UD_MESSAGES 48
-#define GRH 40
-
-static bool ud_sent(struct sim *s)
-{
-    struct pair *p = s->opaque;
-
-    return p->cqes[0]->len == UD_MESSAGES;
-}
-
-static void ud_post(struct pair *p, uint32_t k)
-{
-    struct drv_wr wr = pair_wr(p, 1, 0, 8192ull * k, 8192);
-    uint8_t data[4096];
-    uint32_t len = k * 4096 / UD_MESSAGES;
-
-    wr.wr_id = k;
-    pair_recv(p, 1, &wr);
-    fill_pattern(data, len, k);
-    gmem_write(&p->mem[0], 8192 * k, data, len);
-    wr = pair_wr(p, 0, k & 1 ? VROCE_WQE_SEND : VROCE_WQE_SEND_IMM, 8192 * k,
-                 len);
-    wr.wr_id = k;
-    wr.imm = k;
-    pair_post(p, 0, &wr);
-}
-
-/* Whatever arrived is one of those sent, whole, behind 40 bytes. */
-static void ud_check(struct pair *p, uint32_t k)
-{
-    const struct vroce_cqe *cqe = pair_cqe(p, 1, k);
-    uint32_t len = le32toh(cqe->byte_len), sent;
-    uint8_t want[4096], have[4096];
-
-    sim_check(p->s, cqe->status == VROCE_WCS_SUCCESS && len >= GRH &&
-              len <= 4096 + GRH);
-    sim_check(p->s, le64toh(cqe->wr_id) == k);
-    sim_check(p->s, le32toh(cqe->src_qpn) == p->qp[0].qpn);
-    sim_check(p->s, le16toh(cqe->flags) & VROCE_CQE_GRH);
-    len -= GRH;
-    for (sent = 0; sent < UD_MESSAGES; sent++) {
-        if (sent * 4096 / UD_MESSAGES == len) {
-            break;
-        }
-    }
-    sim_check(p->s, sent < UD_MESSAGES);
-    fill_pattern(want, len, sent);
-    gmem_read(&p->mem[1], 8192ull * k + GRH, have, len);
-    sim_check(p->s, !memcmp(want, have, len));
-    sim_check(p->s, sent & 1 || cqe->imm == sent);
-}
-
-static uint64_t run_ud(const struct scenario *sc, const struct sim_params *p,
-                       enum sim_link link)
-{
-    struct sim *s = sim_new(p, link, sc->name);
-    struct pair pair;
-    uint64_t digest;
-
-    pair_init(&pair, s, VROCE_QPT_UD);
-    s->opaque = &pair;
-    pair_connect(&pair);
-    for (uint32_t k = 0; k < UD_MESSAGES; k++) {
-        ud_post(&pair, k);
-        sim_pass(s, 10 * US);
-    }
-    sim_run(s, ud_sent, SEC);
-    sim_pass(s, SEC);
-    for (uint32_t k = 0; k < UD_MESSAGES; k++) {
-        sim_check(s, pair_cqe(&pair, 0, k)->status == VROCE_WCS_SUCCESS);
-    }
-    for (uint32_t k = 0; k < pair.cqes[1]->len; k++) {
-        ud_check(&pair, k);
-    }
-    if (p->loss == 0) {
-        sim_check(s, pair.cqes[1]->len == UD_MESSAGES);
-    } else {
-        sim_check(s, pair.cqes[1]->len < UD_MESSAGES);
-    }
-    /* Which are lost is chance of the link; the header's MACs are the same. */
-    digest = p->loss == 0 ? pair_digest(&pair) : 0;
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
-}
-
-static void tune_ud_lossy(struct sim_params *p)
-{
-    p->loss = 0.3;
-}
-
 static void tune_plain(struct sim_params *p)
 {
-}
-
-static void tune_ud_ipv6(struct sim_params *p)
-{
-    p->ipv6 = true;
 }
 
 const struct scenario error_scenarios[] = {
     { "errors", "requests that must fail, and how", run_errors, tune_errors },
     { "zero", "messages of no bytes need no key", run_zero, tune_plain },
     { "fence", "what follows READs waits for them", run_fence, tune_fence },
-    { "ud", "datagrams", run_ud, tune_plain },
-    { "ud-ipv6", "datagrams over IPv6", run_ud, tune_ud_ipv6 },
-    { "ud-lossy", "datagrams, a third of them lost", run_ud, tune_ud_lossy },
     { 0 }
 };

@@ -7,7 +7,7 @@
 #include "sim.h"
 
 static const struct scenario *const sets[] = {
-    rc_scenarios, fault_scenarios, error_scenarios,
+    rc_scenarios, fault_scenarios, error_scenarios, ud_scenarios,
 };
 
 static char *opt_scenario, *opt_link, *opt_pcap;

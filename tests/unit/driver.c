@@ -587,6 +587,17 @@ int drv_try_modify(struct drv_qp *qp, uint8_t state, const struct drv_conn *c,
     return status;
 }
 
+int drv_try_restart(struct drv_qp *qp)
+{
+    const struct vroce_modify_qp_in in = {
+        .qpn = htole32(qp->qpn), .attr_mask = htole32(VROCE_QP_STATE),
+        .attr.state = VROCE_QPS_RTS,
+    };
+
+    return fh_command(qp->d->h, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL, 0,
+                      NULL);
+}
+
 void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c)
 {
     for (int state = VROCE_QPS_INIT; state <= VROCE_QPS_RTS; state++) {

@@ -154,6 +154,8 @@ void drv_conn_init(struct drv_conn *c);
 /* One transition, with the attributes that IBA 11.2.5.2 requires of it. */
 int drv_try_modify(struct drv_qp *qp, uint8_t state, const struct drv_conn *c,
                    uint16_t *rule);
+/* SQE back to RTS, where nothing but the state is given. */
+int drv_try_restart(struct drv_qp *qp);
 /* RESET to RTS. */
 void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c);
 

@@ -305,7 +305,7 @@ static void test_layout(void)
         .dqpn = 0x12, .psn = 0x345, .npkt = 1, .rkey = 0x901, .dma_len = 3,
         .va = 0x1122334455667788, .payload = { .len = 3 },
     };
-    uint8_t frame[256];
+    uint8_t frame[256] = { 0 };
     size_t len = build(&sp, 0, (const uint8_t *)"abc", frame);
 
     g_assert_cmpmem(frame, len - 4, expected, sizeof(expected));
@@ -432,7 +432,7 @@ static void test_pad(void)
         .qp_type = VROCE_QPT_RC, .op = VR_OP_SEND,
         .flags = VR_SP_FIRST | VR_SP_LAST, .mtu = 256, .npkt = 1,
     }, back;
-    uint8_t frame[256];
+    uint8_t frame[256] = { 0 };
     size_t len = build(&sp, 0, frame, frame);
 
     g_assert_cmpint(vr_frame_parse(frame, len, &back), ==, 0);
