@@ -197,6 +197,7 @@ class Guest:
                        f"UserKnownHostsFile={self.ssh}/known_hosts",
                        "HostKeyAlias=vroce-guest",
                        "StrictHostKeyChecking=yes", "ConnectTimeout=20",
+                       "ServerAliveInterval=30", "ServerAliveCountMax=10",
                        "Ciphers=chacha20-poly1305@openssh.com",
                        "ControlMaster=auto", "ControlPersist=yes",
                        f"ControlPath={self.path('ssh')}"):

@@ -312,6 +312,9 @@ class Starter:
                     if guest.number in waiting and self._is_ready(guest):
                         waiting.discard(guest.number)
                 progress.detail = f"({len(self.modes) - len(waiting)} ready)"
+                for number, line in watch.reports:
+                    if "Kernel panic" in line:
+                        raise UserError(f"guest {number} panicked: {line}")
                 if waiting and time.monotonic() > deadline:
                     self._too_late(min(waiting), watch)
                 time.sleep(0.1)

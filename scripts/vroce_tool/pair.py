@@ -21,6 +21,7 @@ from .util import Command, UserError, finish, start, write_atomic
 
 # How long a server may go on after its client has ended.
 LEAVE_SECONDS = 20
+FAILED_SECONDS = 2
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _serial = itertools.count()
 
@@ -219,6 +220,10 @@ def _converse(listens, server, client, deadline, daemon):
     client.go()
     if not client.wait(deadline):
         return "the client did not end within the time limit (--timeout)"
+    if client.side.status:
+        # The server's own report may tell why: let it come.
+        server.wait(time.monotonic() + FAILED_SECONDS)
+        return f"the client ended with exit status {client.side.status}"
     if daemon:
         if server.wait(0):
             return None
