@@ -28,9 +28,12 @@ def run(args):
         raise UserError(f"no guest of lab '{lab.name}' has the card")
     began = time.monotonic()
     with lab.watch() as watch:
-        with step("building driver and provider"):
-            guestbuild.build_driver()
-            guestbuild.build_provider()
+        with step("building driver and provider"), \
+                ThreadPoolExecutor(2) as pool:
+            builds = [pool.submit(guestbuild.build_driver),
+                      pool.submit(guestbuild.build_provider)]
+            for build in builds:
+                build.result()
         with step("reloading"), ThreadPoolExecutor(len(guests)) as pool:
             facts = list(pool.map(reload_guest, guests))
         if watch.check():
