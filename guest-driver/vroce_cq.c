@@ -119,16 +119,15 @@ int vroce_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 	in.cqn = cpu_to_le32(cq->hw.cqn);
 	in.rec_off = cpu_to_le32(req.rec_off);
 	in.log_size = req.log_size;
+	mutex_lock(&cq->resize_lock);
 	err = vroce_cmd(dev, VROCE_CMD_RESIZE_CQ, &in, sizeof(in), NULL, 0);
+	if (!err) {
+		/* The old ring is what is released below. */
+		swap(cq->umem, umem);
+		ibcq->cqe = 1 << req.log_size;
+	}
+	mutex_unlock(&cq->resize_lock);
 	vroce_page_list_free(&list);
-	if (err)
-		goto err_umem;
-
-	ib_umem_release(cq->umem);
-	cq->umem = umem;
-	ibcq->cqe = 1 << req.log_size;
-	return 0;
-
 err_umem:
 	ib_umem_release(umem);
 	return err;
@@ -177,6 +176,7 @@ int vroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return -EINVAL;
 
 	spin_lock_init(&cq->lock);
+	mutex_init(&cq->resize_lock);
 	cq->hw.comp = vroce_ib_cq_comp;
 	cq->hw.event = vroce_ib_cq_event;
 	if (rdma_is_kernel_res(&ibcq->res))

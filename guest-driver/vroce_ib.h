@@ -48,12 +48,14 @@ struct vroce_ah {
 /*
  * struct vroce_ib_cq - CQ of verbs
  * @lock: serialises polling and arming by the kernel
- * @umem: ring of a user's CQ
+ * @resize_lock: the core lets a user's resizes run at once
+ * @umem: ring of a user's CQ, under @resize_lock
  */
 struct vroce_ib_cq {
 	struct ib_cq ibcq;
 	struct vroce_cq hw;
 	spinlock_t lock;	/* irq-safe */
+	struct mutex resize_lock;	/* ring of a user's CQ */
 	struct ib_umem *umem;
 };
 
