@@ -132,10 +132,10 @@ netdev_tx_t vroce_start_xmit(struct sk_buff *skb, struct net_device *ndev)
 	struct vroce_sq *sq = &net->qp.sq;
 	u32 num_maps, units;
 
-	if (unlikely(vroce_sq_room(sq) < VROCE_MAX_WQE_UNITS)) {
-		netif_stop_queue(ndev);
+	/* A wake may come late, when the ring is full again. */
+	if (unlikely(!netif_txq_maybe_stop(txq, vroce_sq_room(sq),
+					   VROCE_TX_STOP, VROCE_TX_WAKE)))
 		return NETDEV_TX_BUSY;
-	}
 	if (unlikely(eth_skb_pad(skb))) {
 		skb = NULL;
 		goto drop;
@@ -200,7 +200,7 @@ static void vroce_tx_clean(struct vroce_netdev *net, int budget)
 					"completion of a frame that was not sent\n");
 			continue;
 		}
-		while (sq->ci != end) {
+		while ((s32)(end - sq->ci) > 0) {
 			bytes += vroce_tx_release(net, budget);
 			frames++;
 		}
@@ -492,11 +492,14 @@ static int vroce_eth_create_qp(struct vroce_netdev *net)
 	mutex_lock(&dev->qp_lock);
 	err = vroce_cmd_create(dev, VROCE_CMD_CREATE_QP, &in, sizeof(in),
 			       &net->qp.qpn);
-	if (!err)
-		xa_store(&dev->qps, net->qp.qpn, &net->qp, GFP_KERNEL);
+	if (err) {
+		mutex_unlock(&dev->qp_lock);
+		goto err_free;
+	}
+	err = xa_err(xa_store(&dev->qps, net->qp.qpn, &net->qp, GFP_KERNEL));
 	mutex_unlock(&dev->qp_lock);
 	if (err)
-		goto err_free;
+		goto err_destroy;
 	for (state = VROCE_QPS_INIT; state <= VROCE_QPS_RTS; state++) {
 		err = vroce_eth_qp_state(net, state);
 		if (err)
@@ -548,7 +551,8 @@ int vroce_eth_start(struct vroce_netdev *net)
 	napi_schedule(&net->napi);
 	local_bh_enable();
 	netdev_reset_queue(net->ndev);
-	netif_start_queue(net->ndev);
+	/* Frames may wait since the stop for a new MTU. */
+	netif_wake_queue(net->ndev);
 	return 0;
 
 err_qp:
@@ -572,8 +576,9 @@ void vroce_eth_stop(struct vroce_netdev *net)
 {
 	if (!net->running)
 		return;
-	netif_tx_disable(net->ndev);
+	/* In this order: polling may wake the transmit queue. */
 	napi_disable(&net->napi);
+	netif_tx_disable(net->ndev);
 	net->running = false;
 	/* On failure the device loses its target when the QP goes. */
 	vroce_netdev_apply(net);

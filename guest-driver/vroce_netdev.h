@@ -21,7 +21,7 @@ struct vroce_tx_frame {
 	u8 num_maps;
 };
 
-/* Kept under RTNL or in NAPI, shown by ethtool. */
+/* Kept under the transmit lock or in NAPI, shown by ethtool. */
 struct vroce_netdev_stats {
 	u64 tx_linearized;
 	u64 tx_dropped;
