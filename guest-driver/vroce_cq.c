@@ -82,8 +82,7 @@ static int vroce_create_user_cq(struct vroce_dev *dev, struct vroce_ib_cq *cq,
 	return 0;
 
 err_cq:
-	if (vroce_cq_destroy(&cq->hw))
-		vroce_fail(dev, "completion queue cannot be destroyed");
+	vroce_cq_destroy_sure(&cq->hw);
 err_umem:
 	ib_umem_release(cq->umem);
 	return err;

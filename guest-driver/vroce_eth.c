@@ -432,13 +432,9 @@ static int vroce_eth_create_cq(struct vroce_netdev *net, struct vroce_cq *cq,
 	return err;
 }
 
-/* What is not destroyed may still be written to. */
-static void vroce_eth_destroy_cq(struct vroce_netdev *net, struct vroce_cq *cq)
+static void vroce_eth_destroy_cq(struct vroce_cq *cq)
 {
-	if (vroce_cq_destroy(cq)) {
-		vroce_fail(net->dev, "netdev's CQ cannot be destroyed");
-		vroce_cq_destroy(cq);
-	}
+	vroce_cq_destroy_sure(cq);
 	vroce_cq_free_ring(cq);
 }
 
@@ -560,9 +556,9 @@ err_qp:
 	vroce_eth_destroy_qp(net);
 	vroce_qp_free_rings(&net->qp);
 err_rx_cq:
-	vroce_eth_destroy_cq(net, &net->rx_cq);
+	vroce_eth_destroy_cq(&net->rx_cq);
 err_tx_cq:
-	vroce_eth_destroy_cq(net, &net->tx_cq);
+	vroce_eth_destroy_cq(&net->tx_cq);
 err_free:
 	vroce_eth_free(net);
 	return err;
@@ -583,8 +579,8 @@ void vroce_eth_stop(struct vroce_netdev *net)
 	/* On failure the device loses its target when the QP goes. */
 	vroce_netdev_apply(net);
 	vroce_eth_destroy_qp(net);
-	vroce_eth_destroy_cq(net, &net->rx_cq);
-	vroce_eth_destroy_cq(net, &net->tx_cq);
+	vroce_eth_destroy_cq(&net->rx_cq);
+	vroce_eth_destroy_cq(&net->tx_cq);
 	vroce_eth_free(net);
 	vroce_qp_free_rings(&net->qp);
 }

@@ -182,8 +182,10 @@ static int vroce_create_user_qp(struct vroce_dev *dev, struct vroce_ib_qp *qp,
 	return 0;
 
 err_qp:
-	if (vroce_qp_destroy(dev, qp))
+	if (vroce_qp_destroy(dev, qp)) {
 		vroce_fail(dev, "queue pair cannot be destroyed");
+		vroce_qp_destroy(dev, qp);
+	}
 err_umem:
 	ib_umem_release(qp->umem);
 	return err;

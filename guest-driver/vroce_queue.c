@@ -110,6 +110,21 @@ int vroce_cq_destroy(struct vroce_cq *cq)
 }
 
 /**
+ * vroce_cq_destroy_sure - end a completion queue that must not live on
+ * @cq: queue that no QP uses
+ *
+ * A device that does not end it is given up: it might write to the ring, or
+ * its events might find @cq.
+ */
+void vroce_cq_destroy_sure(struct vroce_cq *cq)
+{
+	if (vroce_cq_destroy(cq)) {
+		vroce_fail(cq->dev, "completion queue cannot be destroyed");
+		vroce_cq_destroy(cq);
+	}
+}
+
+/**
  * vroce_qp_alloc_rings - make the memory of a queue pair
  * @dev: device
  * @qp: queue pair

@@ -176,6 +176,7 @@ void vroce_cq_free_ring(struct vroce_cq *cq);
 int vroce_cq_create(struct vroce_dev *dev, struct vroce_cq *cq,
 		    unsigned int comp_vector, struct vroce_create_cq_in *in);
 int vroce_cq_destroy(struct vroce_cq *cq);
+void vroce_cq_destroy_sure(struct vroce_cq *cq);
 
 int vroce_qp_alloc_rings(struct vroce_dev *dev, struct vroce_qp *qp,
 			 struct vroce_create_qp_in *in);

@@ -90,8 +90,10 @@ static int vroce_create_user_srq(struct vroce_dev *dev,
 	return 0;
 
 err_srq:
-	if (vroce_srq_destroy(dev, srq))
+	if (vroce_srq_destroy(dev, srq)) {
 		vroce_fail(dev, "shared receive queue cannot be destroyed");
+		vroce_srq_destroy(dev, srq);
+	}
 err_umem:
 	ib_umem_release(srq->umem);
 	return err;
