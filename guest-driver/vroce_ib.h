@@ -80,7 +80,7 @@ struct vroce_ib_srq {
  * @sq_lock: serialises posting of sends by the kernel
  * @rq_lock: serialises posting of receives by the kernel
  * @umem: rings of a user's QP
- * @cap: sizes that it was created with
+ * @cap: sizes that it was created with; 0 requests: it has no such queue
  * @signal_all: each send completes
  * @in_error: known to be in ERR, where receives need a doorbell
  */

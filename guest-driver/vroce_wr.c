@@ -187,7 +187,7 @@ static int vroce_build_rc(struct vroce_ib_qp *qp, union vroce_wqe *wqe,
 		break;
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		if (wr->num_sge > 1)
+		if (wr->num_sge > 1 || wr->send_flags & IB_SEND_INLINE)
 			return -EINVAL;
 		wqe->ctrl.opcode = wr->opcode == IB_WR_ATOMIC_CMP_AND_SWP ?
 			VROCE_WQE_CMP_SWAP : VROCE_WQE_FETCH_ADD;
@@ -237,6 +237,10 @@ int vroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	int err = 0;
 	u32 first;
 
+	if (!qp->cap.max_send_wr) {
+		*bad_wr = wr;
+		return -EINVAL;
+	}
 	spin_lock_irqsave(&qp->sq_lock, flags);
 	first = qp->hw.sq.pi;
 	for (; wr; wr = wr->next) {
@@ -296,7 +300,7 @@ int vroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	unsigned long flags;
 	int err;
 
-	if (ibqp->srq) {
+	if (!qp->cap.max_recv_wr) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
@@ -319,7 +323,7 @@ void vroce_qp_enter_error(struct vroce_ib_qp *qp)
 {
 	unsigned long flags;
 
-	if (READ_ONCE(qp->in_error) || qp->ibqp.srq)
+	if (READ_ONCE(qp->in_error) || !qp->cap.max_recv_wr)
 		return;
 	spin_lock_irqsave(&qp->rq_lock, flags);
 	if (!qp->in_error) {
