@@ -126,6 +126,7 @@ struct vroce_eq {
  * @qp_lock: makes number and lookup of a QP appear and vanish together
  * @netdev: Ethernet side, or NULL
  * @ib: RDMA side, or NULL
+ * @port_lock: what is read of link and interface against what is told of it
  * @started: vroce_start() has succeeded
  * @life_lock: start and stop against @fail_work
  * @fail_work: tells both sides that the device has failed
@@ -149,6 +150,7 @@ struct vroce_dev {
 	struct mutex qp_lock;	/* create and destroy of QPs */
 	struct vroce_netdev *netdev;
 	struct vroce_ib *ib;
+	spinlock_t port_lock;	/* irq-safe */
 	bool started;
 	struct mutex life_lock;	/* start and stop */
 	struct work_struct fail_work;

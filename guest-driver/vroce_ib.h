@@ -11,12 +11,12 @@
 
 /*
  * struct vroce_ib - RDMA side of a card
- * @port_active: state of the port that was reported last
+ * @port_active: state of the port that was reported last, under port_lock
  */
 struct vroce_ib {
 	struct ib_device ibdev;
 	struct vroce_dev *dev;
-	unsigned long port_active;
+	bool port_active;
 };
 
 /* A page of the doorbell BAR, which a user context maps. */

@@ -246,6 +246,7 @@ static int vroce_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	xa_init(&dev->srqs);
 	mutex_init(&dev->qp_lock);
 	mutex_init(&dev->life_lock);
+	spin_lock_init(&dev->port_lock);
 	vroce_cmdq_setup(&dev->cmdq);
 	INIT_WORK(&dev->fail_work, vroce_fail_work);
 	pci_set_drvdata(pdev, dev);

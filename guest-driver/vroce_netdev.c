@@ -35,12 +35,18 @@ int vroce_netdev_apply(struct vroce_netdev *net)
 	return err;
 }
 
+/* Under the lock, or a state that was read earlier might be set later. */
 static void vroce_update_carrier(struct vroce_netdev *net)
 {
-	if (!vroce_failed(net->dev) && vroce_read(net->dev, VROCE_REG_LINK) & 1)
+	struct vroce_dev *dev = net->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->port_lock, flags);
+	if (!vroce_failed(dev) && vroce_read(dev, VROCE_REG_LINK) & 1)
 		netif_carrier_on(net->ndev);
 	else
 		netif_carrier_off(net->ndev);
+	spin_unlock_irqrestore(&dev->port_lock, flags);
 }
 
 static int vroce_open(struct net_device *ndev)
@@ -153,7 +159,7 @@ void vroce_netdev_link_event(struct vroce_dev *dev)
 void vroce_netdev_fail(struct vroce_dev *dev)
 {
 	if (dev->netdev)
-		netif_carrier_off(dev->netdev->ndev);
+		vroce_update_carrier(dev->netdev);
 }
 
 /**

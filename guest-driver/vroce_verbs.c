@@ -299,18 +299,22 @@ void vroce_ib_port_event(struct vroce_dev *dev)
 {
 	struct vroce_ib *ib = READ_ONCE(dev->ib);
 	struct ib_event event = { };
+	unsigned long flags;
 	bool active;
 
 	if (!ib)
 		return;
-	active = vroce_port_active(dev);
-	if (active ? test_and_set_bit(0, &ib->port_active) :
-	    !test_and_clear_bit(0, &ib->port_active))
-		return;
 	event.device = &ib->ibdev;
-	event.event = active ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 	event.element.port_num = VROCE_PORT;
-	ib_dispatch_event(&event);
+	/* The last event tells of the last state. */
+	spin_lock_irqsave(&dev->port_lock, flags);
+	active = vroce_port_active(dev);
+	if (active != ib->port_active) {
+		ib->port_active = active;
+		event.event = active ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+		ib_dispatch_event(&event);
+	}
+	spin_unlock_irqrestore(&dev->port_lock, flags);
 }
 
 /**
