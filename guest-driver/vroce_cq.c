@@ -171,7 +171,7 @@ int vroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > le32_to_cpu(dev->caps.max_cqe))
+	if (!attr->cqe || attr->cqe > vroce_max_cqe(dev))
 		return -EINVAL;
 
 	spin_lock_init(&cq->lock);

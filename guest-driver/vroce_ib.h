@@ -158,6 +158,19 @@ static inline u32 vroce_udata_page(struct ib_udata *udata)
 	return uc ? uc->page : VROCE_KERNEL_CONTEXT;
 }
 
+/* Sends of the largest size fill the send queue first. */
+static inline u32 vroce_max_qp_wr(struct vroce_dev *dev)
+{
+	return min(le32_to_cpu(dev->caps.max_qp_wr),
+		   1u << VROCE_MAX_SQ_LOG_UNITS) / VROCE_MAX_WQE_UNITS;
+}
+
+/* Rings are powers of two, so that a limit which is none cannot be reached. */
+static inline u32 vroce_max_cqe(struct vroce_dev *dev)
+{
+	return rounddown_pow_of_two(le32_to_cpu(dev->caps.max_cqe));
+}
+
 /* Verbs access flags are the device's, but for those that are only hints. */
 #define VROCE_ACCESS_SUPPORTED	(VROCE_ACCESS_LOCAL_WRITE |	\
 				 VROCE_ACCESS_REMOTE_WRITE |	\

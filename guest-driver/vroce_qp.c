@@ -71,11 +71,12 @@ static void vroce_ib_qp_event(struct vroce_qp *hw, const struct vroce_eqe *eqe)
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 }
 
+/* IBA 11.2.4.1: what query_device tells is the limit, whoever asks. */
 static bool vroce_qp_cap_ok(struct vroce_dev *dev, const struct ib_qp_cap *cap,
 			    bool has_srq)
 {
 	u32 max_sge = le32_to_cpu(dev->caps.max_sge);
-	u32 max_wr = le32_to_cpu(dev->caps.max_qp_wr);
+	u32 max_wr = vroce_max_qp_wr(dev);
 
 	return cap->max_send_wr <= max_wr && cap->max_send_sge <= max_sge &&
 		cap->max_inline_data <= le32_to_cpu(dev->caps.max_inline) &&
@@ -201,9 +202,7 @@ static int vroce_create_kernel_qp(struct vroce_dev *dev, struct vroce_ib_qp *qp,
 		max(cap->max_recv_sge, 1u) * sizeof(struct vroce_sge);
 	int err;
 
-	if (units > VROCE_MAX_WQE_UNITS ||
-	    order_base_2(units * max(cap->max_send_wr, 1u)) >
-	    VROCE_MAX_SQ_LOG_UNITS)
+	if (units > VROCE_MAX_WQE_UNITS)
 		return -EINVAL;
 	in->sq_log_units = VROCE_NO_QUEUE;
 	in->rq_log_entries = VROCE_NO_QUEUE;

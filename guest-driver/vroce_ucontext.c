@@ -53,7 +53,7 @@ int vroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 				1u << VROCE_MAX_SQ_LOG_UNITS);
 	resp.max_rq_entries = min(le32_to_cpu(dev->caps.max_qp_wr),
 				  1u << VROCE_MAX_RQ_LOG_ENTRIES);
-	resp.max_cqe = le32_to_cpu(dev->caps.max_cqe);
+	resp.max_cqe = vroce_max_cqe(dev);
 	resp.features = le64_to_cpu(dev->caps.features);
 	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
 	if (err)

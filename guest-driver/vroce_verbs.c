@@ -31,15 +31,12 @@ static int vroce_query_device(struct ib_device *ibdev,
 	attr->vendor_part_id = dev->pdev->device;
 	attr->hw_ver = dev->pdev->revision;
 	attr->max_qp = le32_to_cpu(caps->max_qp);
-	/* Sends of the largest size fill the send queue first. */
-	attr->max_qp_wr = min(le32_to_cpu(caps->max_qp_wr),
-			      1u << VROCE_MAX_SQ_LOG_UNITS) /
-		VROCE_MAX_WQE_UNITS;
+	attr->max_qp_wr = vroce_max_qp_wr(dev);
 	attr->max_send_sge = le32_to_cpu(caps->max_sge);
 	attr->max_recv_sge = le32_to_cpu(caps->max_sge);
 	attr->max_sge_rd = le32_to_cpu(caps->max_sge);
 	attr->max_cq = le32_to_cpu(caps->max_cq);
-	attr->max_cqe = le32_to_cpu(caps->max_cqe);
+	attr->max_cqe = vroce_max_cqe(dev);
 	attr->max_mr = le32_to_cpu(caps->max_mr);
 	attr->max_pd = le32_to_cpu(caps->max_pd);
 	attr->max_ah = INT_MAX;

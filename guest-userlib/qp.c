@@ -62,10 +62,10 @@ static int vroce_check_qp_attr(const struct ibv_qp_init_attr_ex *attr)
 
 /*
  * One buffer: send ring, receive ring, record of the receive ring. Fills the
- * request and raises the capabilities to what the rings hold.
+ * request, and the QP's capabilities with what the rings hold.
  */
 static int vroce_alloc_queues(struct vroce_context *ctx, struct vroce_qp *qp,
-			      struct ibv_qp_init_attr_ex *attr,
+			      const struct ibv_qp_init_attr_ex *attr,
 			      struct vroce_create_qp_req *req)
 {
 	size_t sq_bytes = 0, rq_bytes = 0;
@@ -73,6 +73,7 @@ static int vroce_alloc_queues(struct vroce_context *ctx, struct vroce_qp *qp,
 
 	req->sq_log_units = VROCE_NO_QUEUE;
 	req->rq_log_entries = VROCE_NO_QUEUE;
+	qp->cap = attr->cap;
 
 	if (attr->cap.max_send_wr) {
 		err = vroce_sq_layout(ctx, &qp->sq, attr->qp_type, &attr->cap);
@@ -80,15 +81,15 @@ static int vroce_alloc_queues(struct vroce_context *ctx, struct vroce_qp *qp,
 			return err;
 		sq_bytes = vroce_sq_bytes(&qp->sq);
 		req->sq_log_units = ilog32(qp->sq.mask);
-		attr->cap.max_send_wr = (qp->sq.mask + 1) / qp->sq.wqe_units;
-		attr->cap.max_send_sge = qp->sq.max_sge;
-		attr->cap.max_inline_data = qp->sq.max_inline;
+		qp->cap.max_send_wr = (qp->sq.mask + 1) / qp->sq.wqe_units;
+		qp->cap.max_send_sge = qp->sq.max_sge;
+		qp->cap.max_inline_data = qp->sq.max_inline;
 	}
 
 	/* With an SRQ the receive capabilities are ignored. */
 	if (attr->srq) {
-		attr->cap.max_recv_wr = 0;
-		attr->cap.max_recv_sge = 0;
+		qp->cap.max_recv_wr = 0;
+		qp->cap.max_recv_sge = 0;
 	} else if (attr->cap.max_recv_wr) {
 		err = vroce_rq_layout(ctx, &qp->rq, attr->cap.max_recv_wr,
 				      attr->cap.max_recv_sge);
@@ -97,8 +98,8 @@ static int vroce_alloc_queues(struct vroce_context *ctx, struct vroce_qp *qp,
 		rq_bytes = align(vroce_rq_bytes(&qp->rq), VROCE_SQ_UNIT);
 		req->rq_log_entries = ilog32(qp->rq.mask);
 		req->rq_log_stride = qp->rq.log_stride;
-		attr->cap.max_recv_wr = qp->rq.mask + 1;
-		attr->cap.max_recv_sge = qp->rq.max_sge;
+		qp->cap.max_recv_wr = qp->rq.mask + 1;
+		qp->cap.max_recv_sge = qp->rq.max_sge;
 	}
 
 	req->rq_off = sq_bytes;
@@ -154,12 +155,12 @@ struct ibv_qp *vroce_create_qp_ex(struct ibv_context *ibctx,
 			goto err_free;
 	}
 
-	kattr = *attr;
-	kattr.comp_mask = IBV_QP_INIT_ATTR_PD;
-	err = vroce_alloc_queues(ctx, qp, &kattr, &cmd.drv_payload);
+	err = vroce_alloc_queues(ctx, qp, attr, &cmd.drv_payload);
 	if (err)
 		goto err_free;
-	qp->cap = kattr.cap;
+	/* The kernel judges what was asked for, not what it was rounded to. */
+	kattr = *attr;
+	kattr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	qp->sq_sig_all = attr->sq_sig_all;
 
 	pthread_mutex_lock(&ctx->qp_table_mutex);
