@@ -223,13 +223,20 @@ static void vroce_put_ud(struct vroce_wqe_ud *seg, struct ibv_ah *ibah,
 	seg->qkey = htole32(qkey);
 }
 
+/* Bytes of SGEs or inline data that the WQE being built has room for. */
+static size_t vroce_wqe_room(const struct vroce_sq *sq)
+{
+	return sq->wqe_units * VROCE_SQ_UNIT - sq->data_off;
+}
+
 static void vroce_put_sges(struct vroce_sq *sq, size_t num_sge,
 			   const struct ibv_sge *sg_list)
 {
 	struct vroce_sge *sge = (void *)sq->wqe + sq->data_off;
 	size_t i;
 
-	if (unlikely(num_sge > sq->max_sge)) {
+	if (unlikely(num_sge > sq->max_sge ||
+		     num_sge * sizeof(*sge) > vroce_wqe_room(sq))) {
 		vroce_fail_wqe(sq, EINVAL);
 		return;
 	}
@@ -249,8 +256,9 @@ static void vroce_put_inline(struct vroce_sq *sq, const void *data,
 			     size_t length)
 {
 	size_t used = sq->wqe_len - sq->data_off;
+	size_t room = min_t(size_t, sq->max_inline, vroce_wqe_room(sq));
 
-	if (unlikely(length > sq->max_inline - used)) {
+	if (unlikely(used > room || length > room - used)) {
 		vroce_fail_wqe(sq, EINVAL);
 		return;
 	}
