@@ -31,11 +31,8 @@ static void vroce_ib_cq_event(struct vroce_cq *hw, const struct vroce_eqe *eqe)
 static int vroce_get_cq_req(struct vroce_create_cq_req *req,
 			    struct ib_udata *udata)
 {
-	int err;
+	int err = vroce_get_request(udata, req, sizeof(*req));
 
-	if (udata->inlen < sizeof(*req))
-		return -EINVAL;
-	err = ib_copy_from_udata(req, udata, sizeof(*req));
 	if (err)
 		return err;
 	if (memchr_inv(req->reserved, 0, sizeof(req->reserved)) ||

@@ -179,6 +179,7 @@ static inline u32 vroce_max_cqe(struct vroce_dev *dev)
 				 VROCE_ACCESS_ZERO_BASED)
 
 /* vroce_ucontext.c */
+int vroce_get_request(struct ib_udata *udata, void *req, size_t size);
 int vroce_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata);
 void vroce_dealloc_ucontext(struct ib_ucontext *ibuc);
 void vroce_disassociate_ucontext(struct ib_ucontext *ibuc);

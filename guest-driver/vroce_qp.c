@@ -147,9 +147,7 @@ static int vroce_create_user_qp(struct vroce_dev *dev, struct vroce_ib_qp *qp,
 	struct vroce_page_list list;
 	int err;
 
-	if (udata->inlen < sizeof(req))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	err = vroce_get_request(udata, &req, sizeof(req));
 	if (err)
 		return err;
 	if (req.reserved)

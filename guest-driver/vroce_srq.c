@@ -58,9 +58,7 @@ static int vroce_create_user_srq(struct vroce_dev *dev,
 	struct vroce_page_list list;
 	int err;
 
-	if (udata->inlen < sizeof(req))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	err = vroce_get_request(udata, &req, sizeof(req));
 	if (err)
 		return err;
 	if (memchr_inv(req.reserved, 0, sizeof(req.reserved)))

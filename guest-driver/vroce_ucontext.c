@@ -5,12 +5,35 @@
 #include "vroce-abi.h"
 #include "vroce_ib.h"
 
+/**
+ * vroce_get_request - read the provider's part of a request
+ * @udata: from the core
+ * @req: gets it
+ * @size: bytes of @req
+ *
+ * Return: 0, -EINVAL if it is too short, -EOPNOTSUPP if it has more to say than
+ * this driver knows, or -EFAULT.
+ */
+int vroce_get_request(struct ib_udata *udata, void *req, size_t size)
+{
+	if (udata->inlen < size)
+		return -EINVAL;
+	if (udata->inlen > size &&
+	    !ib_is_udata_cleared(udata, size, udata->inlen - size))
+		return -EOPNOTSUPP;
+	return ib_copy_from_udata(req, udata, size);
+}
+
 static int vroce_insert_doorbell_page(struct vroce_dev *dev,
 				      struct vroce_ucontext *uc)
 {
 	struct vroce_mmap_entry *entry;
 	int err;
 
+	/* Whatever the device says, user space gets no other memory. */
+	if (uc->page >= pci_resource_len(dev->pdev, VROCE_BAR_DOORBELL) >>
+	    PAGE_SHIFT)
+		return -EIO;
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry)
 		return -ENOMEM;
@@ -162,7 +185,6 @@ void vroce_read_av(const struct vroce_av *av, struct rdma_ah_attr *attr)
 	rdma_ah_set_grh(attr, &dgid, le32_to_cpu(av->flow_label),
 			le16_to_cpu(av->sgid_index), av->hop_limit,
 			av->traffic_class);
-	rdma_ah_set_dgid_raw(attr, dgid.raw);
 	rdma_ah_set_port_num(attr, 1);
 	rdma_ah_set_sl(attr, av->sl);
 	memcpy(attr->roce.dmac, av->dmac, sizeof(av->dmac));
