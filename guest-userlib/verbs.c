@@ -96,17 +96,6 @@ struct ibv_mr *vroce_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length,
 	return &vmr->ibv_mr;
 }
 
-int vroce_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
-		   void *addr, size_t length, int access)
-{
-	struct ib_uverbs_rereg_mr_resp resp = {};
-	struct ibv_rereg_mr cmd = {};
-
-	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
-				access, ibpd, &cmd, sizeof(cmd), &resp,
-				sizeof(resp));
-}
-
 int vroce_dereg_mr(struct verbs_mr *vmr)
 {
 	int err;

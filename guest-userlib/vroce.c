@@ -84,7 +84,6 @@ static const struct verbs_context_ops vroce_context_ops = {
 	.query_srq = vroce_query_srq,
 	.reg_mr = vroce_reg_mr,
 	.req_notify_cq = vroce_req_notify_cq,
-	.rereg_mr = vroce_rereg_mr,
 	.resize_cq = vroce_resize_cq,
 };
 

@@ -182,8 +182,6 @@ struct ibv_pd *vroce_alloc_pd(struct ibv_context *ibctx);
 int vroce_dealloc_pd(struct ibv_pd *ibpd);
 struct ibv_mr *vroce_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length,
 			    uint64_t hca_va, int access);
-int vroce_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
-		   void *addr, size_t length, int access);
 int vroce_dereg_mr(struct verbs_mr *vmr);
 struct ibv_ah *vroce_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr);
 int vroce_destroy_ah(struct ibv_ah *ibah);
