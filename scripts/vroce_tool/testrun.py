@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, guestbuild, ktap, qemu, setup
+from . import e2e, guestbuild, hostpkgs, ktap, qemu, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
@@ -309,6 +309,7 @@ def run_command(args):
             for name in suite.list():
                 print(f"    {name}")
         return 0
+    hostpkgs.ensure(args.yes)
     session = Session(args)
     try:
         for suite in suites:
