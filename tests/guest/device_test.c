@@ -348,6 +348,13 @@ TEST_F(device, qp_refusals)
 	init = good;
 	init.cap.max_recv_wr = 1u << 27;
 	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
+	/* Short requests, of which the rings could hold one more. */
+	init = good;
+	init.cap.max_send_wr = attr->max_qp_wr + 1;
+	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
+	init = good;
+	init.cap.max_recv_wr = attr->max_qp_wr + 1;
+	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
 	init = good;
 	init.cap.max_send_sge = attr->max_sge + 1;
 	EXPECT_EQ(NULL, ibv_create_qp(self->dev.pd, &init));
