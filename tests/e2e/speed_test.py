@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The card against soft-RoCE, in guests of the same shape and in one run."""
+"""The card beside soft-RoCE, in guests of the same shape and in one run.
+
+These measure and fail only when a program does: machines differ in what else
+they do.
+"""
 
 from vroce_tool import programs
 from vroce_tool.e2e import CARDS, RXES, Skip, test
 
-# What the card must reach at least, as a multiple of rxe.
-TIMES_RXE = 10
 # The best of a few: what else the host does can only slow a run down.
 RUNS = 3
 
@@ -23,13 +25,10 @@ def card(bench):
     return dict(_card)
 
 
-@test("ib_write_bw 64 KiB is 10 times that of two rxe guests", lab=RXES)
+@test("ib_write_bw 64 KiB beside that of two rxe guests", lab=RXES)
 def rxe(bench):
     if not _card:
         raise Skip("there is no figure of the card to compare with")
     figure = best(bench, count=150)
-    times = _card["MiB/s"] / figure
-    assert times >= TIMES_RXE, (f"the card {_card['MiB/s']} MiB/s, rxe "
-                                f"{figure} MiB/s: {times:.1f} times")
     return {"MiB/s of rxe": figure, "MiB/s of the card": _card["MiB/s"],
-            "times": round(times, 1)}
+            "times": round(_card["MiB/s"] / figure, 1)}
