@@ -227,9 +227,7 @@ def _show_packets(pcap, starts):
 
 def _show_table(outcomes):
     rows = [(outcome.name, outcome.status, elapsed(outcome.seconds),
-             ", ".join(f"{value} {name}" if isinstance(value, (int, float))
-                       else f"{name} {value}"
-                       for name, value in outcome.figures.items()))
+             programs.describe(outcome.figures))
             for outcome in outcomes]
     rows.insert(0, ("step", "status", "time", "figures"))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]

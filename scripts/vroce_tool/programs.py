@@ -13,6 +13,12 @@ import re
 EVENTS = "-e"
 
 
+def describe(figures):
+    """Figures as words: numbers before their unit, text behind its name."""
+    return ", ".join(f"{value} {name}" if isinstance(value, (int, float))
+                     else f"{name} {value}" for name, value in figures.items())
+
+
 def number(pattern, text, what):
     """The number in the first group of a pattern that must be in text."""
     match = re.search(pattern, text)

@@ -61,10 +61,10 @@ class Session:
     def add(self, case):
         self.results.append((self.suite, case))
         at = elapsed(time.monotonic() - self.began)
-        figures = "".join(f", {name} {value}"
-                          for name, value in case.figures.items())
+        figures = programs.describe(case.figures)
         print(f"[{at:>7}] {case.status} {self.suite}: {case.name} "
-              f"({elapsed(case.seconds)}{figures})", flush=True)
+              f"({elapsed(case.seconds)}){': ' * bool(figures)}{figures}",
+              flush=True)
         if case.output and case.status != PASS:
             for line in case.output.rstrip().splitlines()[-60:]:
                 print(f"          | {line}", flush=True)
