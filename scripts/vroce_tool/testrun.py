@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, guestbuild, hostpkgs, ktap, qemu, setup
+from . import e2e, guestbuild, hostpkgs, ktap, programs, qemu, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
