@@ -31,6 +31,8 @@ _CMAKE = """
 -DNO_PYVERBS=1 -DNO_MAN_PAGES=1 -DENABLE_STATIC=0 -DENABLE_WERROR=0
 """.split()
 _JOBS = f"-j{os.cpu_count()}"
+# Where the build root sees the folder of a build.
+_TREE = "/tree"
 
 
 def artifacts_dir():
@@ -52,7 +54,7 @@ def build_driver():
         sync_tree(DRIVER, tree / "guest-driver")
         _copy(HARDWARE, tree / "qemu-device/vroce_hw.h")
         kernel = f"/lib/modules/{images.kernel_release()}/build"
-        _build(["make", _JOBS, "-C", "/work/guest-driver", f"KDIR={kernel}"],
+        _build(["make", _JOBS, "-C", f"{_TREE}/guest-driver", f"KDIR={kernel}"],
                tree, "the driver")
         return _deliver(tree / "guest-driver/vroce.ko")
 
@@ -67,10 +69,11 @@ def build_provider():
         _copy(HARDWARE, source / "providers/vroce/vroce_hw.h")
         _copy(DRIVER / "vroce-abi.h", source / "kernel-headers/rdma/vroce-abi.h")
         if not (tree / "build/build.ninja").exists():
-            _build(["cmake", *_CMAKE, "-S", "/work/src", "-B", "/work/build"],
+            _build(["cmake", *_CMAKE, "-S", f"{_TREE}/src", "-B",
+                    f"{_TREE}/build"],
                    tree, "rdma-core's configuration")
-        _build(["ninja", _JOBS, "-C", "/work/build", "providers/vroce/all"], tree,
-               "the provider")
+        _build(["ninja", _JOBS, "-C", f"{_TREE}/build", "providers/vroce/all"],
+               tree, "the provider")
         library, = (tree / "build/lib").glob("libvroce-rdmav*.so")
         for old in artifacts_dir().glob("libvroce-rdmav*.so"):
             if old.name != library.name:
@@ -90,7 +93,7 @@ def build_tests():
                 sync_tree(source, tree / source.name)
         programs = sorted(path.stem for path in PROGRAMS.glob("*.c"))
         if programs:
-            _build(["make", _JOBS, "-C", "/work/e2e", "CFLAGS=-O2 -g -Wall",
+            _build(["make", _JOBS, "-C", f"{_TREE}/e2e", "CFLAGS=-O2 -g -Wall",
                     "LDLIBS=-libverbs -lrdmacm -lpthread", *programs], tree,
                    "the test programs")
         for name in programs:
@@ -114,7 +117,7 @@ def _work(name):
     if not root.exists():
         raise UserError("there is no build root yet: run 'vroce setup'")
     folder = cache_dir() / "guest-build" / name
-    key = (root.parent / "key").read_text() + str(root.stat().st_ino)
+    key = (root.parent / "key").read_text() + str(root.stat().st_ino) + _TREE
     stamp = folder / "build-root"
     if not stamp.exists() or stamp.read_text() != key:
         util.remove_tree(folder)
@@ -123,9 +126,9 @@ def _work(name):
 
 
 def _build(command, tree, what, binds=()):
-    """Run a build in the build root, where tree is /work."""
+    """Run a build in the build root, where tree is _TREE."""
     run(in_root(images.build_root(), command,
-                [(tree, "/work"), (REPO, "/vroce"), *binds]),
+                [(tree, _TREE), (REPO, "/vroce"), *binds]),
         log=tree / "build.log", what=f"building {what}")
 
 
