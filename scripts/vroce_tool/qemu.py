@@ -4,9 +4,8 @@
 A flavour is a way to build: each has a tree of its own in the cache,
 qemu/FLAVOUR/{src,build}, and the finished program in qemu/FLAVOUR/bin.  The
 tree is the source with the series of qemu-device/patches applied, in which
-hw/net/vroce, its QAPI module and its test are links into the checkout: an
-edited device is one ninja away.  A
-change of the series touches only the files that it changes.
+hw/net/vroce and its test are links into the checkout: an edited device is one
+ninja away.  A change of the series touches only the files that it changes.
 """
 
 import filecmp
@@ -142,9 +141,11 @@ class Tree:
             sync_tree(source, self.src, keep=touched)
             self._apply(source, series, touched)
             self._save(key, sorted(_files_of(series)), patches)
-        self._link(self.src / "hw/net/vroce", DEVICE)
-        self._link(self.src / "qapi/vroce.json", DEVICE / "qapi/vroce.json")
-        self._link(self.src / "tests/qtest/vroce", REPO / "tests/qtest")
+        # By content: a checkout's new times alone would rebuild half of QEMU.
+        self._put(DEVICE / "qapi/vroce.json", self.src / "qapi/vroce.json")
+        self._link(self.src / "hw/net/vroce", DEVICE, "*/*hw_net_vroce_*.o")
+        self._link(self.src / "tests/qtest/vroce", REPO / "tests/qtest",
+                   "tests/qtest/vroce/*/*.o")
 
     def _save(self, key, patched, patches):
         write_atomic(self._state_file, json.dumps(
@@ -166,15 +167,25 @@ class Tree:
                 new, final = folder / name, self.src / name
                 if not new.exists():
                     final.unlink(missing_ok=True)
-                elif not final.exists() or \
-                        not filecmp.cmp(new, final, shallow=False):
-                    final.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(new, final)
+                else:
+                    self._put(new, final)
 
     @staticmethod
-    def _link(link, target):
+    def _put(new, final):
+        """Give final the content of new; what is equal keeps its time."""
+        if final.is_symlink() or not final.exists() or \
+                not filecmp.cmp(new, final, shallow=False):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            final.unlink(missing_ok=True)
+            shutil.copy(new, final)
+
+    def _link(self, link, target, objects):
+        """Point link to target; objects: what was compiled of the last one."""
         if link.is_symlink() and link.resolve() == target:
             return
+        # Those of another checkout may be newer than this one's sources.
+        for file in self.build.glob(objects):
+            file.unlink()
         link.unlink(missing_ok=True)
         link.symlink_to(target)
 

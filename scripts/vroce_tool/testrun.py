@@ -16,8 +16,8 @@ from . import e2e, guestbuild, hostpkgs, ktap, programs, qemu, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
-from .util import (REPO, Command, UserError, cache_dir, elapsed, run, scratch,
-                   step, write_atomic)
+from .util import (REPO, Command, UserError, cache_dir, digest, elapsed, run,
+                   scratch, step, write_atomic)
 
 KSELFTEST_TIMEOUT = 600
 QTEST_TIMEOUT = 300
@@ -97,9 +97,10 @@ class Session:
 def host_build():
     """The folder in the cache where meson builds what runs on the host.
 
+    One for each checkout, since meson remembers its sources by their path.
     With sanitizers: a test that passes by luck is none.
     """
-    folder = cache_dir() / "build" / "host-sanitized"
+    folder = cache_dir() / "build" / f"host-{digest(str(REPO))}"
     if not (folder / "build.ninja").exists():
         run(["meson", "setup", "-Db_sanitize=address,undefined",
              "-Db_lundef=false", folder, REPO], what="meson setup")

@@ -2,6 +2,7 @@
 """The set-up's logic, with programs of apt that fail as a mirror does."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,28 @@ class QemuTree(Folders):
         (self.source / "VERSION").write_text("10.1\n")
         net = self.refreshed()
         self.assertEqual((net.parents[1] / "VERSION").read_text(), "10.1\n")
+
+    def test_follows_the_checkout(self):
+        net = self.refreshed()
+        schema = net.parents[1] / "qapi/vroce.json"
+        build = net.parents[2] / "build"
+        mine = build / "libcommon.a.p/hw_net_vroce_vroce.c.o"
+        foreign = build / "libcommon.a.p/hw_net_igb.c.o"
+        mine.parent.mkdir(parents=True)
+        for file in (mine, foreign):
+            file.touch()
+        before = schema.stat().st_mtime_ns
+        self.refreshed()
+        self.assertTrue(mine.exists())
+        other = self.folder / "other"
+        shutil.copytree(qemu.DEVICE, other)
+        (other / "qapi/vroce.json").touch()
+        with mock.patch.object(qemu, "DEVICE", other):
+            self.refreshed()
+        self.assertTrue((net / "vroce").samefile(other))
+        self.assertFalse(mine.exists())
+        self.assertTrue(foreign.exists())
+        self.assertEqual(schema.stat().st_mtime_ns, before)
 
     def test_a_folder_that_is_no_qemu(self):
         result = self.vroce("setup", "--dry-run", "--qemu-src", self.folder)
