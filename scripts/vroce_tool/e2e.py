@@ -1,26 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the two-guest tests in tests/e2e are written with.
+"""What the tests between guests, in tests/e2e and its like, are written with.
 
 A test is a function with the decorator @test.  It gets a Bench, raises
 AssertionError (or UserError) to fail and Skip to be skipped, and may return a
 dict of figures.
 """
 
+import functools
 import importlib.util
 import sys
 from dataclasses import dataclass
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from .guest import CARD, RXE
 from .pair import run_pair
 from .util import REPO
 
-FOLDER = REPO / "tests" / "e2e"
 
-# The labs that tests run in: what guests 1 and 2 are.
-CARDS = (CARD, CARD)
-CARD_AND_RXE = (CARD, RXE)
-RXES = (RXE, RXE)
+class Shape(NamedTuple):
+    """A lab: what each guest is, and options of `vroce up` by their names."""
+    modes: tuple
+    options: tuple = ()         # of (name, value)
+
+
+def shape(*modes, **options):
+    return Shape(modes, tuple(sorted(options.items())))
+
+
+# The labs that most tests run in.
+CARDS = shape(CARD, CARD)
+CARD_AND_RXE = shape(CARD, RXE)
+RXES = shape(RXE, RXE)
 
 
 class Skip(Exception):
@@ -31,30 +41,38 @@ class Skip(Exception):
 class Test:
     name: str
     function: Callable
-    lab: tuple
+    lab: Shape
+    slow: bool
+    own_lab: bool
 
 
-TESTS = []
+_registered = []
 
 
-def test(name, lab=CARDS):
-    """Register a function as the test of that name, to run in such a lab."""
+def test(name, lab=CARDS, slow=False, own_lab=False):
+    """Register a function as the test of that name.
+
+    Tests that run in labs of the same shape share one, in file order, unless
+    one asks for its own since it spoils it.  A slow one runs only when asked
+    for.
+    """
     def register(function):
-        TESTS.append(Test(name, function, lab))
+        _registered.append(Test(name, function, lab, slow, own_lab))
         return function
     return register
 
 
-def load():
-    """Import tests/e2e/*.py; returns all registered tests, in file order."""
-    if not TESTS:
-        for path in sorted(FOLDER.glob("*.py")):
-            spec = importlib.util.spec_from_file_location(
-                f"vroce_e2e_{path.stem}", path)
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-    return TESTS
+@functools.cache
+def load(folder):
+    """Import tests/FOLDER/*.py; returns what they register, in file order."""
+    first = len(_registered)
+    for path in sorted((REPO / "tests" / folder).glob("*.py")):
+        spec = importlib.util.spec_from_file_location(
+            f"vroce_{folder}_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    return _registered[first:]
 
 
 class Bench:

@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
 
 from support import Folders, artifacts  # noqa: E402
 from vroce_tool import (guest, ktap, lab, monitor, oops, pair,  # noqa: E402
-                        qmp, testrun, wire)
+                        qmp, suites, testrun, wire)
 from vroce_tool.util import UserError  # noqa: E402
 
 
@@ -261,10 +261,10 @@ class Ktap(unittest.TestCase):
 
 class Runner(Folders):
     def session(self, *statuses):
-        session = testrun.Session(types.SimpleNamespace(yes=False))
+        session = testrun.Session(types.SimpleNamespace(yes=False, slow=False))
         session.suite = "s"
         for number, status in enumerate(statuses):
-            session.add(testrun.Case(f"case{number}", status, 0.5, "why"))
+            session.add(suites.Case(f"case{number}", status, 0.5, "why"))
         return session
 
     def test_json(self):
@@ -282,7 +282,7 @@ class Runner(Folders):
         with contextlib.redirect_stdout(io.StringIO()), \
                 contextlib.redirect_stderr(io.StringIO()):
             session = self.session()
-            testrun._run_suite(testrun.Suite("x", "", list, lambda s: None),
+            testrun._run_suite(suites.Suite("x", "", list, lambda s: None),
                                session)
         self.assertEqual(session.count("fail"), 1)
 

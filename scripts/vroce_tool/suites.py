@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The suites of `vroce test`: what each one's cases are, and running them.
+
+A suite is list(slow), the names of its cases as far as they are known without
+running them, and run(session), which reports each case to session.add().  Of
+the cases that take long only those that slow asks for are listed and run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+import unittest
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+from . import e2e, guestbuild, ktap, qemu
+from .guest import CARD
+from .ktap import FAIL, PASS, SKIP
+from .util import REPO, UserError, cache_dir, digest, run, scratch
+
+KSELFTEST_TIMEOUT = 600
+QTEST_TIMEOUT = 300
+# Meson's limits are for a machine with nothing else to do.
+HANG_FACTOR = "4"
+
+
+class Case(NamedTuple):
+    name: str
+    status: str
+    seconds: float
+    output: str = ""
+    figures: dict = {}
+
+
+class Suite(NamedTuple):
+    name: str
+    help: str
+    list: Callable
+    run: Callable
+
+
+def host_build():
+    """The folder in the cache where meson builds what runs on the host.
+
+    One for each checkout, since meson remembers its sources by their path.
+    With sanitizers: a test that passes by luck is none.
+    """
+    folder = cache_dir() / "build" / f"host-{digest(str(REPO))}"
+    if not (folder / "build.ninja").exists():
+        run(["meson", "setup", "-Db_sanitize=address,undefined",
+             "-Db_lundef=false", folder, REPO], what="meson setup")
+    return folder
+
+
+class _Meson:
+    """A suite of those tests of the host build that meson's options choose."""
+
+    def __init__(self, *choice):
+        self.choice = choice
+
+    def list(self, _slow):
+        result = subprocess.run(["meson", "test", "-C", host_build(), "--list",
+                                 *self.choice],
+                                text=True, capture_output=True, check=True)
+        # Meson lists "PROJECT:SUITE / NAME", and passes on what ninja says.
+        return [line for line in result.stdout.splitlines() if " / " in line]
+
+    def run(self, session):
+        build = host_build()
+        run(["ninja", "-C", build], what="building the engine and its tests")
+        began = time.monotonic()
+        log = build / "meson-logs" / "testlog.json"
+        log.unlink(missing_ok=True)
+        result = subprocess.run(["meson", "test", "-C", build, *self.choice,
+                                 "--timeout-multiplier", HANG_FACTOR],
+                                text=True, capture_output=True,
+                                errors="replace", check=False)
+        if not log.exists():
+            session.add(Case("meson test", FAIL, time.monotonic() - began,
+                             result.stdout + result.stderr))
+            return
+        statuses = {"OK": PASS, "EXPECTEDFAIL": PASS, "SKIP": SKIP}
+        for line in log.read_text().splitlines():
+            test = json.loads(line)
+            session.add(Case(test["name"], statuses.get(test["result"], FAIL),
+                             test["duration"], test.get("stdout", "")
+                             + test.get("stderr", "")))
+
+
+def tool_tests():
+    """The TestCases of tests/tool, as unittest finds them."""
+    def flatten(suite):
+        for item in suite:
+            if isinstance(item, unittest.TestSuite):
+                yield from flatten(item)
+            else:
+                yield item
+    folder = str(REPO / "tests" / "tool")
+    return list(flatten(unittest.TestLoader().discover(folder, "test_*.py",
+                                                       folder)))
+
+
+def list_tool(_slow):
+    return [test.id() for test in tool_tests()]
+
+
+class _ToolResult(unittest.TestResult):
+    """Reports each outcome to the session."""
+
+    def __init__(self, session):
+        super().__init__()
+        self.session = session
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+        self.outcome = PASS, ""
+
+    def addError(self, test, err):
+        self.outcome = FAIL, self._exc_info_to_string(err, test)
+
+    addFailure = addError
+
+    def addSubTest(self, test, subtest, err):
+        if err:
+            self.addError(test, err)
+
+    def addSkip(self, test, reason):
+        self.outcome = SKIP, reason
+
+    def stopTest(self, test):
+        status, output = self.outcome
+        self.session.add(Case(test.id(), status,
+                              time.monotonic() - self.began, output))
+
+
+def run_tool(session):
+    result = _ToolResult(session)
+    for test in tool_tests():
+        test.run(result)
+
+
+def list_qtest(_slow):
+    return ["the register-level tests of the device"]
+
+
+def run_qtest(session):
+    program = session.artifacts.qemu_build / qemu.QTEST
+    env = {**os.environ,
+           "QTEST_QEMU_BINARY": str(session.artifacts.qemu),
+           "G_TEST_DBUS_DAEMON": "/bin/false"}
+    began = time.monotonic()
+    try:
+        result = subprocess.run(
+            [program, "--tap", "-k"], env=env, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=QTEST_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        session.add(Case("vroce-test", FAIL, time.monotonic() - began,
+                         str(error)))
+        return
+    session.add_outcomes(ktap.parse(result.stdout, "vroce-test",
+                                    result.returncode),
+                         time.monotonic() - began)
+
+
+def list_guest(_slow):
+    return [f"kselftest {path.stem}" for path in
+            sorted((REPO / "tests" / "guest").glob("*_test.c"))]
+
+
+def run_guest(session):
+    programs = guestbuild.build_tests()
+    with session.lab(e2e.Shape((CARD,))) as lab, lab.watch() as watch:
+        guest = lab.guest(1)
+        for program in programs:
+            began = time.monotonic()
+            seen = len(watch.reports)
+            result = guest.run(f"cd /artifacts && ./{program} 2>&1",
+                               timeout=KSELFTEST_TIMEOUT, check=False)
+            outcomes = ktap.parse(result.stdout, Path(program).name,
+                                  result.returncode)
+            session.add_outcomes(outcomes, time.monotonic() - began)
+            watch.check()
+            if len(watch.reports) > seen:
+                session.add(Case(f"{program}: kernel", FAIL, 0.0,
+                                 watch.reports[seen][1]))
+
+
+class _Guests:
+    """A suite of the tests between guests in a folder of tests/."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def tests(self, slow):
+        return [test for test in e2e.load(self.folder) if slow or not test.slow]
+
+    def list(self, slow):
+        return [test.name for test in self.tests(slow)]
+
+    def run(self, session):
+        guestbuild.build_tests()
+        shared = {}
+        for test in self.tests(session.slow):
+            shared.setdefault(id(test) if test.own_lab else test.lab,
+                              []).append(test)
+        for tests in shared.values():
+            with scratch("e2e") as folder, session.lab(tests[0].lab) as lab:
+                for test in tests:
+                    session.add(_run_e2e(test, e2e.Bench(lab, folder)))
+
+
+def _run_e2e(test, bench):
+    began = time.monotonic()
+    status, output, figures = PASS, "", {}
+    with bench.lab.watch() as watch:
+        try:
+            figures = test.function(bench) or {}
+        except e2e.Skip as reason:
+            status, output = SKIP, str(reason)
+        except (AssertionError, UserError) as error:
+            status, output = FAIL, str(error) or traceback.format_exc()
+        except Exception:   # a test's own fault must not end the others
+            status, output = FAIL, traceback.format_exc()
+        if watch.check() and status == PASS:
+            status = FAIL
+            output = f"a guest's kernel reports: {watch.reports[0][1]}"
+    return Case(test.name, status, time.monotonic() - began, output, figures)
+
+
+UNIT = _Meson("--no-suite", "sim")
+SIM = _Meson("--suite", "sim")
+PAIR, IMPAIR, HOSTILE, WHY = map(_Guests, ("e2e", "impair", "hostile", "why"))
+
+# The cheap ones first: a mistake shows early.
+SUITES = [
+    Suite("tool", "this command's own logic, without a guest", list_tool,
+          run_tool),
+    Suite("unit", "the engine: unit tests, fuzz corpora", UNIT.list, UNIT.run),
+    Suite("sim", "the engine in a simulated fabric that loses frames",
+          SIM.list, SIM.run),
+    Suite("qtest", "the device's registers and rings, without a guest system",
+          list_qtest, run_qtest),
+    Suite("guest", "kselftests in one guest", list_guest, run_guest),
+    Suite("pair", "programs between two guests", PAIR.list, PAIR.run),
+    Suite("impair", "two guests on a wire that loses frames", IMPAIR.list,
+          IMPAIR.run),
+    Suite("why", "what 'vroce why' says of guests that wait", WHY.list,
+          WHY.run),
+    Suite("hostile", "guests that break rules, resets and removals under "
+          "traffic", HOSTILE.list, HOSTILE.run),
+]
