@@ -98,6 +98,8 @@ class Guest:
             command += ["-accel", "kvm", "-cpu", "host"]
         else:
             command += ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        if options.iommu:
+            command += ["-device", "intel-iommu"]
         command += self._boot(options, artifacts)
         command += self._nics(options, netdev)
         command += self._shares(artifacts)
@@ -118,6 +120,9 @@ class Guest:
             append.append("mitigations=off")
         if self.mode == RXE:
             append += [f"vroce.rxe={mac}", "vroce.module=0"]
+        if options.iommu:
+            # Strict: what is unmapped is out of the device's reach at once.
+            append += ["intel_iommu=on", "iommu.strict=1"]
         append += options.append or []
         return ["-kernel", artifacts.kernel, "-initrd", artifacts.initrd,
                 "-append", " ".join(append),

@@ -410,6 +410,9 @@ def add_up(parser):
     parser.add_argument("--rxe", metavar="K", type=int, action="append",
                         help="guest K is a stock soft-RoCE peer: a virtio "
                         "NIC on the same wire instead of the card")
+    parser.add_argument("--iommu", action="store_true",
+                        help="put the guests' devices behind a virtual IOMMU "
+                        "(Intel's, strict)")
     parser.add_argument("--card", metavar="PROPERTY=VALUE", action="append",
                         help="a property of the card ('-device vroce,help' "
                         "of QEMU lists them)")
@@ -419,7 +422,7 @@ def add_up(parser):
                         help="trace points of QEMU to log, as 'vroce_*'")
     parser.add_argument("--qemu-arg", metavar="WORD", action="append",
                         help="add to the guests' QEMU command line; write "
-                        "--qemu-arg=-device --qemu-arg=intel-iommu")
+                        "--qemu-arg=-device --qemu-arg=edu")
     parser.add_argument("--capture", metavar="MIB", default=64,
                         type=between(0, 1 << 20, "MiB"),
                         help="how much of the wire to capture from the start "

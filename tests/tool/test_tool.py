@@ -117,6 +117,15 @@ class Commands(Folders):
         self.assertTrue(any("path=/a,,b" in word for word in
                             self.spec(1)["processes"][0]["argv"]))
 
+    def test_an_iommu_comes_before_the_devices_that_it_translates_for(self):
+        self.assertNotIn("intel-iommu", self.spec(1)["processes"][0]["argv"])
+        argv = self.spec(1, iommu=True)["processes"][0]["argv"]
+        devices = [argv[i + 1] for i, word in enumerate(argv)
+                   if word == "-device"]
+        self.assertEqual(devices[0], "intel-iommu")
+        self.assertIn("intel_iommu=on iommu.strict=1",
+                      argv[argv.index("-append") + 1])
+
     def test_accel(self):
         self.assertEqual(guest.choose_accel("tcg"), "tcg")
         with mock.patch("os.open", side_effect=OSError(13, "no")):
