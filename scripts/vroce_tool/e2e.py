@@ -64,9 +64,9 @@ def test(name, lab=CARDS, slow=False, own_lab=False):
 
 @functools.cache
 def load(folder):
-    """Import tests/FOLDER/*.py; returns what they register, in file order."""
+    """Import tests/FOLDER/*_test.py; returns what they register, in file order."""
     first = len(_registered)
-    for path in sorted((REPO / "tests" / folder).glob("*.py")):
+    for path in sorted((REPO / "tests" / folder).glob("*_test.py")):
         spec = importlib.util.spec_from_file_location(
             f"vroce_{folder}_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
