@@ -16,10 +16,10 @@ import unittest
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, guestbuild, ktap, qemu
+from . import e2e, guestbuild, hostbuild, ktap, qemu
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
-from .util import REPO, UserError, cache_dir, digest, run, scratch
+from .util import REPO, UserError, scratch
 
 KSELFTEST_TIMEOUT = 600
 QTEST_TIMEOUT = 300
@@ -42,19 +42,6 @@ class Suite(NamedTuple):
     run: Callable
 
 
-def host_build():
-    """The folder in the cache where meson builds what runs on the host.
-
-    One for each checkout, since meson remembers its sources by their path.
-    With sanitizers: a test that passes by luck is none.
-    """
-    folder = cache_dir() / "build" / f"host-{digest(str(REPO))}"
-    if not (folder / "build.ninja").exists():
-        run(["meson", "setup", "-Db_sanitize=address,undefined",
-             "-Db_lundef=false", folder, REPO], what="meson setup")
-    return folder
-
-
 class _Meson:
     """A suite of those tests of the host build that meson's options choose."""
 
@@ -62,15 +49,16 @@ class _Meson:
         self.choice = choice
 
     def list(self, _slow):
-        result = subprocess.run(["meson", "test", "-C", host_build(), "--list",
+        build = hostbuild.configure(hostbuild.SANITIZED)
+        result = subprocess.run(["meson", "test", "-C", build, "--list",
                                  *self.choice],
                                 text=True, capture_output=True, check=True)
         # Meson lists "PROJECT:SUITE / NAME", and passes on what ninja says.
         return [line for line in result.stdout.splitlines() if " / " in line]
 
     def run(self, session):
-        build = host_build()
-        run(["ninja", "-C", build], what="building the engine and its tests")
+        build = hostbuild.build(hostbuild.SANITIZED,
+                                what="the engine and its tests")
         began = time.monotonic()
         log = build / "meson-logs" / "testlog.json"
         log.unlink(missing_ok=True)

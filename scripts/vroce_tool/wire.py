@@ -6,7 +6,8 @@ is there and frames vanish in it.  (A hub's only port, or a socketpair that
 nobody reads, would stop the card's transmitter.)  Two: a socketpair whose ends
 the two QEMUs inherit (an unconnected datagram socket would hold 11 frames
 only).  More: a QEMU without a guest, which runs QEMU's hub over one socketpair
-for each guest.
+for each guest.  Two with impairments: the relay (see relay.py) between two
+socketpairs.
 """
 
 import socket
@@ -36,24 +37,28 @@ class Wire(NamedTuple):
     fds: list           # per guest: the descriptors that its QEMU inherits
     hub: list           # arguments of the QEMU that is the hub, or None
     hub_fds: list
+    relay_fds: list = []
 
 
-def plan(count):
-    """Lay out the wire of a lab with that many guests."""
+def plan(count, relay=False):
+    """Lay out the wire of that many guests, or of two with a relay."""
     if count == 1:
         return Wire([], ["user,id=wire,restrict=on,ipv6=off"], [[]], None, [])
-    if count == 2:
+    if count == 2 and not relay:
         near, far = FIRST_FD, FIRST_FD + 1
         return Wire([(near, far)], [_dgram("wire", near), _dgram("wire", far)],
                     [[near], [far]], None, [])
     pairs = [(FIRST_FD + 2 * i, FIRST_FD + 2 * i + 1) for i in range(count)]
+    netdevs = [_dgram("wire", near) for near, _far in pairs]
+    fds = [[near] for near, _far in pairs]
+    middle = [far for _near, far in pairs]
+    if relay:
+        return Wire(pairs, netdevs, fds, None, [], middle)
     hub = []
-    for i, (_near, far) in enumerate(pairs, 1):
-        hub += ["-netdev", _dgram(f"guest{i}", far),
-                "-netdev", f"hubport,id=port{i},hubid=0,netdev=guest{i}"]
-    return Wire(pairs, [_dgram("wire", near) for near, _far in pairs],
-                [[near] for near, _far in pairs], hub,
-                [far for _near, far in pairs])
+    for number, far in enumerate(middle, 1):
+        hub += ["-netdev", _dgram(f"guest{number}", far), "-netdev",
+                f"hubport,id=port{number},hubid=0,netdev=guest{number}"]
+    return Wire(pairs, netdevs, fds, hub, middle)
 
 
 def make_pair():

@@ -101,7 +101,7 @@ def check_transparent():
 
 
 def check_repeatable():
-    spec = "loss=100000000 dup=50000000 reorder=50000000 corrupt=50000000"
+    spec = "loss=100000000 dup=50000000 reorder=50000000 gap=3 corrupt=50000000"
     runs = []
     for seed in (7, 7, 8):
         with Relay(f"set both seed={seed} {spec}") as relay:
@@ -233,7 +233,7 @@ def check_guest_gone():
 def check_requests():
     with Relay() as relay:
         for request in ("", "nonsense", "set", "set 3", "set both loss",
-                        "set both loss=-1", "set both loss=1000000001",
+                        "set both loss=-1", "set 1 loss=99999999999999999999",
                         "set both lose=1", "set both loss=1x",
                         "blackout both", "blackout both -1", "blackout 1 x",
                         "x" * 5000):
