@@ -2,6 +2,7 @@
 """One guest: the QEMU command that boots it, and the ssh way into it."""
 
 import ipaddress
+import itertools
 import os
 import shlex
 import subprocess
@@ -20,6 +21,8 @@ SLIRP_ADDRESS = "10.0.2.15/24"
 # Where the shares are mounted in a guest.
 SHARES = {"vroce": "/vroce", "artifacts": "/artifacts"}
 SCRIPTS = "/vroce/scripts/vroce_tool/in_guest"
+
+_serial = itertools.count()
 
 
 def choose_accel(wanted):
@@ -207,7 +210,8 @@ class Guest:
                        "ControlMaster=auto", "ControlPersist=yes",
                        f"ControlPath={self.path('ssh')}"):
             words += ["-o", option]
-        words += ["-t" if tty else "-T", "root@127.0.0.1"]
+        # "--": or it takes a command's first "-x" for an option of its own.
+        words += ["-t" if tty else "-T", "--", "root@127.0.0.1"]
         return words + ([command] if command is not None else [])
 
     def connect(self):
@@ -252,6 +256,28 @@ class Guest:
         result = self.run(f"{SCRIPTS}/rdma-info {wire.mac(self.number)} "
                           f"{address.exploded}")
         return dict(word.split("=", 1) for word in result.stdout.split())
+
+
+class Remote:
+    """A shell command line that can be ended in the guest.
+
+    line is what to give to ssh.  The end of an ssh session does not end its
+    program, which notices at best that nobody reads its output.
+    """
+
+    def __init__(self, guest, command):
+        self.guest = guest
+        self.file = f"/run/vroce.{os.getpid()}.{next(_serial)}"
+        # sshd makes the shell the leader of a process group.
+        self.line = (f"echo $$ > {self.file}; trap 'rm -f {self.file}' EXIT\n"
+                     + command)
+
+    def end(self):
+        """End it and all of its process group, if it has not ended."""
+        self.guest.run(
+            f"test ! -e {self.file} || {{ kill -- -$(cat {self.file}); "
+            f"sleep 0.2; kill -KILL -- -$(cat {self.file}); "
+            f"rm -f {self.file}; }} 2> /dev/null", check=False, timeout=20)
 
 
 def shell_words(words):

@@ -11,7 +11,7 @@ import sys
 import termios
 import tty
 
-from .guest import shell_words
+from .guest import Remote, shell_words
 from .lab import Lab, add_guest, add_lab
 from .util import Command, UserError, say
 
@@ -36,14 +36,45 @@ def add_ssh(parser):
 
 
 def run_ssh(args):
+    words = args.command
+    # argparse drops a "--" in front of them.
+    if words and words[0].startswith("-") and \
+            args.argv[-len(words) - 1] != "--":
+        raise UserError(f"{words[0]} comes after the guest's number: options "
+                        "stand before it, and a command after '--', as in "
+                        "'vroce ssh --lab NAME 1 -- ls -l'")
     lab = Lab.load(args.lab)
     guest = lab.guest(args.guest)
-    words = args.command[1:] if args.command[:1] == ["--"] else args.command
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    command = guest.ssh_command(shell_words(words) if words else None, terminal)
     with lab.watch():
         guest.connect()
-        return exit_status(subprocess.run(command, check=False).returncode)
+        if words:
+            return run_in_guest(guest, shell_words(words), terminal)
+        return _foreground(guest.ssh_command(tty=terminal))
+
+
+def run_in_guest(guest, command, terminal=False, **options):
+    """Run a command line with our standard streams; returns its exit status.
+
+    Interrupted, it ends the program in the guest too.
+    """
+    remote = Remote(guest, command)
+    try:
+        return _foreground(guest.ssh_command(remote.line, terminal), **options)
+    except BaseException:
+        remote.end()
+        raise
+
+
+def _foreground(command, **options):
+    """Run a program in our process group, which has the terminal."""
+    child = subprocess.Popen(command, **options)
+    try:
+        return exit_status(child.wait())
+    finally:
+        # (Not SIGKILL: ssh restores the terminal's mode.)
+        child.terminate()
+        child.wait()
 
 
 # ------------------------------------------------------------------ console
@@ -123,9 +154,7 @@ def run_dmesg(args):
     lab = Lab.load(args.lab)
     guest = lab.guest(args.guest)
     command = "dmesg --color=never" + (" --follow" if args.follow else "")
-    status = exit_status(subprocess.run(guest.ssh_command(command),
-                                        stdin=subprocess.DEVNULL,
-                                        check=False).returncode)
+    status = run_in_guest(guest, command, stdin=subprocess.DEVNULL)
     if status == SSH_FAILED:
         say(f"guest {guest.number} does not answer; this is its console:")
         with contextlib.suppress(FileNotFoundError):

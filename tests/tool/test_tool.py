@@ -51,12 +51,16 @@ class Arguments(Folders):
         for text, *words in (
                 ("there is no guest 3 among 2", "up", "2", "--rxe", "3"),
                 ("write PROPERTY=VALUE", "up", "2", "--card", "num-qps"),
-                ("there is no suite 'nonesuch'", "test", "nonesuch")):
+                ("there is no suite 'nonesuch'", "test", "nonesuch"),
+                ("--lab comes after the guest's number", "ssh", "1", "--lab",
+                 "x", "--", "true"),
+                ("-oX comes after the guest's number", "ssh", "1", "-oX")):
             with self.subTest(words=words):
                 self.refused(1, text, *words)
 
     def test_commands_that_need_a_lab_say_how_to_start_one(self):
-        for words in (["ssh", "1"], ["console", "1"], ["dmesg", "1"],
+        for words in (["ssh", "1"], ["ssh", "1", "--", "-oX"],
+                      ["console", "1"], ["dmesg", "1"],
                       ["logs"], ["pcap"], ["monitor", "1"], ["reload"],
                       ["pair", "--a", "x", "--b", "y"]):
             with self.subTest(words=words):
