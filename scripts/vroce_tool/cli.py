@@ -52,6 +52,7 @@ def _raise_interrupted(signum, _frame):
 def main(argv=None):
     """Run the command in argv (default: sys.argv); return the exit status."""
     args = make_parser().parse_args(argv)
+    args.argv = sys.argv[1:] if argv is None else argv
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _raise_interrupted)
     try:
