@@ -138,6 +138,7 @@ static void vroce_cmdq_complete(VroceState *s, uint8_t status, uint16_t rule)
         return;
     }
     q->completed++;
+    q->last_completion = vroce_now();
     if (s->regs.cmdq_vector != VROCE_NO_VECTOR) {
         vroce_raise_vector(s, s->regs.cmdq_vector);
     }
@@ -192,6 +193,7 @@ void vroce_cmdq_doorbell(VroceState *s, uint32_t producer)
         return;
     }
     q->producer = producer;
+    q->last_doorbell = vroce_now();
     vroce_enter(s);
     if (!q->running && vroce_cmdq_run(s)) {
         qemu_bh_schedule(s->bh);

@@ -141,6 +141,7 @@ void vroce_raise_vector(VroceState *s, uint32_t vector)
     trace_vroce_irq(vroce_name(s), vector, sent);
     if (sent) {
         s->irqs_raised[vector]++;
+        s->irqs_last[vector] = vroce_now();
         msix_notify(pdev, vector);
     } else if (vector < VROCE_MAX_VECTORS) {
         s->irqs_suppressed[vector]++;
@@ -334,6 +335,7 @@ void vroce_host_reset(VroceState *s)
     }
     memset(s->irqs_raised, 0, sizeof(s->irqs_raised));
     memset(s->irqs_suppressed, 0, sizeof(s->irqs_suppressed));
+    memset(s->irqs_last, 0, sizeof(s->irqs_last));
     for (int i = 0; i < VROCE_RULE_NUM; i++) {
         s->misuse[i].count = 0;
         s->misuse[i].last = 0;

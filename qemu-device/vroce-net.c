@@ -23,6 +23,10 @@ bool vroce_frame_tx(void *opaque, const uint8_t *frame, size_t len)
 
     s->tx_blocked = !qemu_send_packet_async(qemu_get_queue(s->nic), frame, len,
                                             vroce_frame_sent);
+    s->last_frame_sent = vroce_now();
+    if (s->tx_blocked) {
+        s->tx_blocked_since = s->last_frame_sent;
+    }
     trace_vroce_frame_tx(vroce_name(s), len, s->tx_blocked);
     return !s->tx_blocked;
 }
@@ -49,6 +53,7 @@ static ssize_t vroce_receive(NetClientState *nc, const uint8_t *frame,
     VroceState *s = qemu_get_nic_opaque(nc);
 
     trace_vroce_frame_rx(vroce_name(s), len);
+    s->last_frame_received = vroce_now();
     vroce_enter(s);
     vr_receive(s->engine, frame, len, vroce_now());
     vroce_leave(s);

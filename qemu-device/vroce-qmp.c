@@ -62,6 +62,10 @@ static VroceCommandQueue *query_cmdq(VroceState *s)
     if (q->running) {
         info->running = g_strdup(vr_command_name(q->cmd.opcode));
     }
+    info->has_last_doorbell = q->last_doorbell;
+    info->last_doorbell = q->last_doorbell;
+    info->has_last_completion = q->last_completion;
+    info->last_completion = q->last_completion;
     return info;
 }
 
@@ -79,6 +83,8 @@ static VroceVectorList *query_vectors(VroceState *s)
         info->masked = msix_is_masked(pdev, i);
         info->pending = pdev->msix_pba[i / 8] & 1 << i % 8;
         info->moderation = s->regs.moderation[i];
+        info->has_last_raised = s->irqs_last[i];
+        info->last_raised = s->irqs_last[i];
         QAPI_LIST_APPEND(tail, info);
     }
     return list;
@@ -163,6 +169,14 @@ static VroceInfo *query_device(VroceState *s)
     info->counters = query_counters(s);
     info->misuse = query_misuse(s);
     info->misuse_policy = s->misuse_policy;
+    info->has_msix_enabled = true;
+    info->msix_enabled = msix_enabled(PCI_DEVICE(s));
+    info->has_tx_blocked_since = s->tx_blocked;
+    info->tx_blocked_since = s->tx_blocked_since;
+    info->has_last_frame_sent = s->last_frame_sent;
+    info->last_frame_sent = s->last_frame_sent;
+    info->has_last_frame_received = s->last_frame_received;
+    info->last_frame_received = s->last_frame_received;
     return info;
 }
 
@@ -209,7 +223,107 @@ static const char *qp_type_name(uint8_t type)
     return type < ARRAY_SIZE(names) ? names[type] : "unknown";
 }
 
-static VroceQp *query_qp(const struct vr_qp_info *qp)
+/* How long until then, for people. */
+static char *format_until(uint64_t deadline)
+{
+    uint64_t now = vroce_now();
+
+    if (deadline == UINT64_MAX) {
+        return g_strdup("never");
+    }
+    return g_strdup_printf("in %.1f ms",
+                           deadline > now ? (deadline - now) / 1e6 : 0.0);
+}
+
+/* Why a QP does not go on, in a line for people; NULL when it has no work. */
+static char *format_wait(VroceState *s, const struct vr_qp_info *qp)
+{
+    g_autofree char *until = NULL;
+
+    switch (qp->wait) {
+    case VR_WAIT_NONE:
+        return NULL;
+    case VR_WAIT_DEVICE:
+        return g_strdup(s->regs.fatal ? "a reset: the device is fatal" :
+                        vroce_regs_enabled(s) ? "Bus Master" :
+                        "the driver to enable the device");
+    case VR_WAIT_WIRE:
+        return g_strdup("the wire, which is full");
+    case VR_WAIT_TURN:
+        return g_strdup("its turn");
+    case VR_WAIT_RNR:
+        until = format_until(qp->rnr_deadline);
+        if (qp->rnr_retry == 7) {
+            return g_strdup_printf("the peer to post a receive (RNR), tries "
+                                   "again %s, without end", until);
+        }
+        return g_strdup_printf("the peer to post a receive (RNR), tries again "
+                               "%s, retry %d of %d", until,
+                               qp->rnr_retry - (int)qp->rnr_retries_left,
+                               qp->rnr_retry);
+    case VR_WAIT_ACK:
+        until = format_until(qp->retry_deadline);
+        return g_strdup_printf("the acknowledgement of PSN %u, tries again "
+                               "%s, %d of %d retries used", qp->unacked_psn,
+                               until, qp->retry_cnt - (int)qp->retries_left,
+                               qp->retry_cnt);
+    case VR_WAIT_SQD:
+        return g_strdup("RTS: in SQD nothing new is begun");
+    default:
+        return g_strdup("nothing that the device knows: this is a fault of it");
+    }
+}
+
+static VroceQpError *query_qp_error(const struct vr_qp_marks *marks)
+{
+    VroceQpError *info;
+
+    if (!marks->status && !marks->event) {
+        return NULL;
+    }
+    info = g_new0(VroceQpError, 1);
+    info->event = g_strdup(vr_event_name(marks->event));
+    if (marks->status) {
+        info->has_time = info->has_receive = info->has_wr_id = true;
+        info->time = marks->failed;
+        info->receive = marks->receive;
+        info->wr_id = marks->wr_id;
+        info->status = g_strdup(vr_status_name(marks->status));
+    }
+    return info;
+}
+
+/* What helps to see why a QP does not go on. */
+static void query_qp_progress(VroceState *s, const struct vr_qp_info *qp,
+                              VroceQp *info)
+{
+    const struct vr_qp_marks *marks = &qp->marks;
+
+    info->waits_for = format_wait(s, qp);
+    /* The enumerations have the same members in the same order. */
+    info->has_wait = true;
+    info->wait = (VroceQpWait)qp->wait;
+    info->has_state_since = true;
+    info->state_since = marks->state;
+    info->has_sq_next = true;
+    info->sq_next = qp->sq_next;
+    info->has_sq_unrung = vr_peek_sq(s->engine, qp->qpn, &info->sq_unrung);
+    info->has_rq_posted = vr_peek_rq(s->engine, qp->qpn, &info->rq_posted);
+    info->has_retry_count = info->has_rnr_retry_count = true;
+    info->retry_count = qp->retry_cnt;
+    info->rnr_retry_count = qp->rnr_retry;
+    info->has_ack_timeout = qp->ack_timeout != UINT64_MAX;
+    info->ack_timeout = qp->ack_timeout;
+    info->has_last_heard = marks->heard;
+    info->last_heard = marks->heard;
+    info->has_last_answer = marks->answered;
+    info->last_answer = marks->answered;
+    info->has_last_refused = marks->refused;
+    info->last_refused = marks->refused;
+    info->error = query_qp_error(marks);
+}
+
+static VroceQp *query_qp(VroceState *s, const struct vr_qp_info *qp)
 {
     VroceQp *info = g_new0(VroceQp, 1);
 
@@ -249,6 +363,7 @@ static VroceQp *query_qp(const struct vr_qp_info *qp)
     info->last_receive_post = qp->last_receive_post;
     info->has_last_rule = qp->last_rule != VROCE_RULE_NONE;
     info->last_rule = qp->last_rule;
+    query_qp_progress(s, qp, info);
     return info;
 }
 
@@ -264,7 +379,7 @@ VroceQpList *qmp_x_query_vroce_qp(const char *path, bool has_qpn, uint32_t qpn,
     }
     for (uint32_t i = 0; i < s->cfg.num_qps; i++) {
         if ((!has_qpn || i == qpn) && vr_query_qp(s->engine, i, &qp)) {
-            QAPI_LIST_APPEND(tail, query_qp(&qp));
+            QAPI_LIST_APPEND(tail, query_qp(s, &qp));
         }
     }
     if (has_qpn && !list) {
@@ -273,7 +388,7 @@ VroceQpList *qmp_x_query_vroce_qp(const char *path, bool has_qpn, uint32_t qpn,
     return list;
 }
 
-static VroceCq *query_cq(const struct vr_cq_info *cq)
+static VroceCq *query_cq(VroceState *s, const struct vr_cq_info *cq)
 {
     VroceCq *info = g_new0(VroceCq, 1);
 
@@ -287,6 +402,17 @@ static VroceCq *query_cq(const struct vr_cq_info *cq)
     info->armed_at = cq->armed_at;
     info->users = cq->users;
     info->overrun = cq->overrun;
+    info->has_consumer = vr_peek_cq(s->engine, cq->cqn, &info->consumer);
+    info->has_error = cq->error != VROCE_RULE_NONE;
+    info->error = cq->error;
+    info->has_held_back = true;
+    info->held_back = cq->held_back;
+    info->has_last_completion = cq->last_completion;
+    info->last_completion = cq->last_completion;
+    info->has_last_arm = cq->last_arm;
+    info->last_arm = cq->last_arm;
+    info->has_last_event = cq->last_event;
+    info->last_event = cq->last_event;
     return info;
 }
 
@@ -302,7 +428,7 @@ VroceCqList *qmp_x_query_vroce_cq(const char *path, bool has_cqn, uint32_t cqn,
     }
     for (uint32_t i = 0; i < s->cfg.num_cqs; i++) {
         if ((!has_cqn || i == cqn) && vr_query_cq(s->engine, i, &cq)) {
-            QAPI_LIST_APPEND(tail, query_cq(&cq));
+            QAPI_LIST_APPEND(tail, query_cq(s, &cq));
         }
     }
     if (has_cqn && !list) {
@@ -311,7 +437,7 @@ VroceCqList *qmp_x_query_vroce_cq(const char *path, bool has_cqn, uint32_t cqn,
     return list;
 }
 
-static VroceSrq *query_srq(const struct vr_srq_info *srq)
+static VroceSrq *query_srq(VroceState *s, const struct vr_srq_info *srq)
 {
     VroceSrq *info = g_new0(VroceSrq, 1);
 
@@ -322,6 +448,11 @@ static VroceSrq *query_srq(const struct vr_srq_info *srq)
     info->consumer = srq->consumer;
     info->limit = srq->limit;
     info->users = srq->users;
+    info->has_posted = vr_peek_srq(s->engine, srq->srqn, &info->posted);
+    info->has_error = true;
+    info->error = srq->error;
+    info->has_last_post = srq->last_post;
+    info->last_post = srq->last_post;
     return info;
 }
 
@@ -337,7 +468,7 @@ VroceSrqList *qmp_x_query_vroce_srq(const char *path, bool has_srqn,
     }
     for (uint32_t i = 0; i < s->cfg.num_srqs; i++) {
         if ((!has_srqn || i == srqn) && vr_query_srq(s->engine, i, &srq)) {
-            QAPI_LIST_APPEND(tail, query_srq(&srq));
+            QAPI_LIST_APPEND(tail, query_srq(s, &srq));
         }
     }
     if (has_srqn && !list) {
@@ -358,6 +489,12 @@ static VroceEq *query_eq(const struct vr_eq_info *eq)
     info->armed = eq->armed;
     info->async = eq->async;
     info->overrun = eq->overrun;
+    info->has_lost = true;
+    info->lost = eq->lost;
+    info->has_last_event = eq->last_event;
+    info->last_event = eq->last_event;
+    info->has_last_arm = eq->last_arm;
+    info->last_arm = eq->last_arm;
     return info;
 }
 

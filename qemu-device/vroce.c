@@ -304,6 +304,16 @@ static void vroce_set_limit(Object *obj, Visitor *v, const char *name,
     }
 }
 
+static int vroce_get_misuse_policy(Object *obj, Error **errp)
+{
+    return VROCE(obj)->misuse_policy;
+}
+
+static void vroce_set_misuse_policy(Object *obj, int value, Error **errp)
+{
+    VROCE(obj)->misuse_policy = value;
+}
+
 static const Property vroce_properties[] = {
     DEFINE_NIC_PROPERTIES(VroceState, conf),
 };
@@ -326,6 +336,13 @@ static void vroce_class_init(ObjectClass *klass, void *data)
     dc->vmsd = &vmstate_vroce;
     device_class_set_props(dc, vroce_properties);
     set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
+    object_class_property_add_enum(klass, "misuse-policy", "VroceMisusePolicy",
+                                   &VroceMisusePolicy_lookup,
+                                   vroce_get_misuse_policy,
+                                   vroce_set_misuse_policy);
+    object_class_property_set_description(klass, "misuse-policy",
+                                          "when the guest breaks a rule: log, "
+                                          "or stop the virtual machine");
 
     for (size_t i = 0; i < vr_num_limits; i++) {
         const struct vr_limit *limit = &vr_limits[i];

@@ -66,6 +66,7 @@ typedef struct VroceCmdq {
     uint32_t fetched;
     uint32_t completed;
     bool running;               /* cmd waits for another slice */
+    uint64_t last_doorbell, last_completion;    /* ns; not migrated */
     struct vroce_cmd cmd;
     uint8_t in[VR_CMD_MAX_LEN];
 } VroceCmdq;
@@ -103,6 +104,8 @@ struct VroceState {
     bool run_engine;            /* for bh: vr_run() is wanted */
     bool tx_ready;              /* for bh: tell the engine so */
     bool tx_blocked;            /* the backend took a frame and said stop */
+    uint64_t tx_blocked_since;  /* ns; these three are not migrated */
+    uint64_t last_frame_sent, last_frame_received;
     bool rx_refused;            /* for bh: take the queued frames */
 
     QEMUTimer *timer;
@@ -112,6 +115,7 @@ struct VroceState {
     VMChangeStateEntry *vmstate;
     uint64_t irqs_raised[VROCE_MAX_VECTORS];
     uint64_t irqs_suppressed[VROCE_MAX_VECTORS];
+    uint64_t irqs_last[VROCE_MAX_VECTORS];      /* ns; not migrated */
     VroceMisuse misuse[VROCE_RULE_NUM];
     VroceMisusePolicy misuse_policy;
 

@@ -21,7 +21,7 @@ static const uint32_t rnr_timer[32] = {
 /* Shorter local ACK timeouts than this are not kept: hosts stall for longer. */
 #define MIN_ACK_TIMEOUT_NS 1000000
 
-static uint64_t ack_timeout(const struct vr_qp *qp)
+uint64_t vr_ack_timeout(const struct vr_qp *qp)
 {
     uint64_t ns;
 
@@ -37,7 +37,7 @@ static uint64_t ack_timeout(const struct vr_qp *qp)
 void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
-    uint64_t t = ack_timeout(qp);
+    uint64_t t = vr_ack_timeout(qp);
 
     if (req->una == req->sent || req->waiting_rnr || t == VR_NEVER) {
         vr_timer_cancel(e, &req->retry_timer);
@@ -88,6 +88,9 @@ void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp,
     }
     if (!signaled && f->status == VROCE_WCS_SUCCESS) {
         return;
+    }
+    if (unlikely(f->status)) {
+        vr_qp_note_error(e, qp, f->status, f->wr_id, false);
     }
     memset(&cqe, 0, sizeof(cqe));
     cqe.wr_id = htole64(f->wr_id);
@@ -184,6 +187,7 @@ static void progress(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
 
+    qp->marks.answered = e->now;
     req->went_back = false;
     req->retries_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;

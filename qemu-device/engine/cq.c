@@ -82,6 +82,7 @@ static void cq_fire(struct vr_engine *e, struct vr_cq *cq)
     /* If the event is lost the CQ stays armed: see vr_cq_rearm_lost(). */
     if (vr_eq_post(e, cq->eqn, VROCE_EVENT_COMPLETION, cq->cqn,
                    VROCE_RULE_NONE)) {
+        cq->last_event = e->now;
         cq->armed = 0;
     }
 }
@@ -151,6 +152,7 @@ void vr_cq_doorbell(struct vr_engine *e, uint32_t page, uint32_t cqn,
         cq->armed = solicited ? VR_ARMED_SOLICITED : VR_ARMED_ANY;
     }
     cq->armed_at = value;
+    cq->last_arm = e->now;
     if (cq_wants_event(cq, cq->armed, value)) {
         cq_notify(e, cq);
     }
@@ -184,6 +186,7 @@ void vr_cq_post(struct vr_engine *e, uint32_t cqn, struct vroce_cqe *cqe,
         return;
     }
     cq->producer++;
+    cq->last_completion = e->now;
     solicited |= cqe->status != VROCE_WCS_SUCCESS;
     if (solicited) {
         cq->last_solicited = cq->producer;
@@ -369,7 +372,10 @@ bool vr_query_cq(const struct vr_engine *e, uint32_t cqn,
         .cqn = cqn, .eqn = cq->eqn, .size = cq_size(cq),
         .producer = cq->producer, .consumer_seen = cq->consumer_seen,
         .armed_at = cq->armed_at, .users = cq->users, .armed = cq->armed,
-        .overrun = cq->error == VROCE_RULE_CQ_OVERRUN,
+        .overrun = cq->error == VROCE_RULE_CQ_OVERRUN, .error = cq->error,
+        .held_back = cq->armed ? cq->mod_pending : 0,
+        .last_completion = cq->last_completion, .last_arm = cq->last_arm,
+        .last_event = cq->last_event,
     };
     return true;
 }

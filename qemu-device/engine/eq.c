@@ -51,6 +51,7 @@ bool vr_eq_post(struct vr_engine *e, uint32_t eqn, enum vroce_event type,
         return false;
     }
     eq->producer++;
+    eq->last_event = e->now;
     if (eq->armed) {
         eq->armed = false;
         vr_raise(e, eq->vector);
@@ -85,6 +86,7 @@ void vr_eq_doorbell(struct vr_engine *e, uint32_t page, uint32_t eqn,
         return;
     }
     eq->consumer = value;
+    eq->last_arm = e->now;
     if (eq->lost) {
         eq->lost = false;
         vr_cq_rearm_lost(e, eqn);
@@ -177,6 +179,8 @@ bool vr_query_eq(const struct vr_engine *e, uint32_t eqn,
         .eqn = eqn, .vector = eq->vector, .size = 1u << eq->log_size,
         .producer = eq->producer, .consumer = eq->consumer,
         .armed = eq->armed, .async = eq->async, .overrun = eq->overrun,
+        .lost = eq->lost, .last_event = eq->last_event,
+        .last_arm = eq->last_arm,
     };
     return true;
 }

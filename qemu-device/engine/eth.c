@@ -209,6 +209,7 @@ void vr_eth_receive(struct vr_engine *e, const uint8_t *frame, size_t len)
     most = VR_ETH_LEN + e->netdev_mtu +
            (vr_get16(frame + 12) == VR_ETHERTYPE_VLAN ? VR_VLAN_LEN : 0);
     recv = &qp->resp.recv;
+    qp->marks.heard = e->now;
     if (len <= most && !recv->valid) {
         rule = vr_rq_take(e, qp, recv);
         if (rule) {
@@ -216,6 +217,7 @@ void vr_eth_receive(struct vr_engine *e, const uint8_t *frame, size_t len)
             return;
         }
         if (!recv->valid) {
+            qp->marks.refused = e->now;
             vr_count(e, VROCE_CNT_RX_NO_BUFFER, 1);
             return;
         }

@@ -117,6 +117,40 @@ static const struct {
     [VROCE_RULE_RESERVED] = { "reserved", "a reserved field is not zero" },
 };
 
+static const char *const status_names[] = {
+    [VROCE_WCS_SUCCESS] = "success",
+    [VROCE_WCS_LOC_LEN_ERR] = "local length error",
+    [VROCE_WCS_LOC_QP_OP_ERR] = "local QP operation error",
+    [VROCE_WCS_LOC_PROT_ERR] = "local protection error",
+    [VROCE_WCS_WR_FLUSH_ERR] = "flushed",
+    [VROCE_WCS_MW_BIND_ERR] = "memory window bind error",
+    [VROCE_WCS_BAD_RESP_ERR] = "bad response",
+    [VROCE_WCS_LOC_ACCESS_ERR] = "local access error",
+    [VROCE_WCS_REM_INV_REQ_ERR] = "remote invalid request error",
+    [VROCE_WCS_REM_ACCESS_ERR] = "remote access error",
+    [VROCE_WCS_REM_OP_ERR] = "remote operation error",
+    [VROCE_WCS_RETRY_EXC_ERR] = "transport retry counter exceeded",
+    [VROCE_WCS_RNR_RETRY_EXC_ERR] = "RNR retry counter exceeded",
+    [VROCE_WCS_FATAL_ERR] = "fatal error",
+    [VROCE_WCS_GENERAL_ERR] = "general error",
+};
+
+static const char *const event_names[] = {
+    [VROCE_EVENT_COMPLETION] = "completion",
+    [VROCE_EVENT_CQ_ERR] = "CQ error",
+    [VROCE_EVENT_QP_FATAL] = "local catastrophic error of the QP",
+    [VROCE_EVENT_QP_REQ_ERR] = "invalid request from the peer",
+    [VROCE_EVENT_QP_ACCESS_ERR] = "access violation by the peer",
+    [VROCE_EVENT_COMM_EST] = "communication established",
+    [VROCE_EVENT_SQ_DRAINED] = "send queue drained",
+    [VROCE_EVENT_LAST_WQE_REACHED] = "last WQE reached",
+    [VROCE_EVENT_SRQ_ERR] = "SRQ error",
+    [VROCE_EVENT_SRQ_LIMIT] = "SRQ limit reached",
+    [VROCE_EVENT_PORT_UP] = "port up",
+    [VROCE_EVENT_PORT_DOWN] = "port down",
+    [VROCE_EVENT_DEVICE_FATAL] = "device fatal",
+};
+
 static const char *const qp_state_names[] = {
     [VROCE_QPS_RESET] = "reset",
     [VROCE_QPS_INIT] = "init",
@@ -140,6 +174,16 @@ const char *vr_rule_name(enum vroce_rule rule)
 const char *vr_rule_text(enum vroce_rule rule)
 {
     return (unsigned int)rule < VROCE_RULE_NUM ? rules[rule].text : NULL;
+}
+
+const char *vr_status_name(uint8_t status)
+{
+    return status < COUNT(status_names) ? status_names[status] : NULL;
+}
+
+const char *vr_event_name(uint16_t event)
+{
+    return event < COUNT(event_names) ? event_names[event] : NULL;
 }
 
 const char *vr_qp_state_name(unsigned int state)

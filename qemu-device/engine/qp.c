@@ -21,6 +21,7 @@ void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state)
 
     qp->state = state;
     if (state != old) {
+        qp->marks.state = e->now;
         vr_report(e, VR_REPORT_QP_STATE, qp->qpn, old, state);
     }
     if (state >= VROCE_QPS_SQE || state == VROCE_QPS_RESET) {
@@ -36,6 +37,19 @@ void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state)
     }
 }
 
+void vr_qp_note_error(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
+                      uint64_t wr_id, bool receive)
+{
+    struct vr_qp_marks *marks = &qp->marks;
+
+    if (!marks->status && status != VROCE_WCS_WR_FLUSH_ERR) {
+        marks->failed = e->now;
+        marks->status = status;
+        marks->wr_id = wr_id;
+        marks->receive = receive;
+    }
+}
+
 void vr_qp_error(struct vr_engine *e, struct vr_qp *qp, enum vroce_event event,
                  enum vroce_rule rule)
 {
@@ -47,6 +61,7 @@ void vr_qp_error(struct vr_engine *e, struct vr_qp *qp, enum vroce_event event,
     }
     vr_qp_set_state(e, qp, VROCE_QPS_ERR);
     if (event) {
+        qp->marks.event = event;
         vr_async_event(e, event, qp->qpn, rule);
     }
     qp->resp.flush_srq = qp->srqn != VROCE_NONE;
@@ -114,6 +129,8 @@ void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp)
     memset(&qp->resp, 0, sizeof(qp->resp));
     memset(&qp->attr, 0, sizeof(qp->attr));
     memset(&qp->route, 0, sizeof(qp->route));
+    memset(&qp->marks, 0, sizeof(qp->marks));
+    qp->marks.state = e->now;
     req->shadows = shadows;
     vr_timer_init(&req->retry_timer, VR_TIMER_RETRY, qp->qpn);
     vr_timer_init(&req->rnr_timer, VR_TIMER_RNR, qp->qpn);
@@ -217,6 +234,12 @@ static int check_create(struct vr_engine *e, struct vr_cmd_ctx *c)
                                   rec_off)) ||
         (rq_size && !vr_ring_fits(&in->buf, le32toh(in->rq_off), rq_size,
                                   rec_off))) {
+        return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
+    }
+    if (sq_size && rq_size &&
+        le32toh(in->sq_off) < le32toh(in->rq_off) + rq_size &&
+        le32toh(in->rq_off) < le32toh(in->sq_off) + sq_size) {
+        /* One ring inside the other: each would change the other's WQEs. */
         return vr_refuse(c, VROCE_ERR_PARAM, VROCE_RULE_CMD_PARAM);
     }
     return VROCE_OK;
@@ -396,6 +419,29 @@ int vr_cmd_query_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
 
 /* --------------------------------------------------------- inspection */
 
+static enum vr_wait qp_wait(const struct vr_engine *e, const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+
+    if (req->consumer == req->producer && !qp->resp.have_ack &&
+        !qp->resp.replay_active) {
+        return VR_WAIT_NONE;
+    }
+    if (!e->enabled || e->fatal) {
+        return VR_WAIT_DEVICE;
+    }
+    if (qp->sched_list != VR_SCHED_NONE) {
+        return qp->sched_list == VR_SCHED_RUN ? VR_WAIT_TURN : VR_WAIT_WIRE;
+    }
+    if (req->waiting_rnr) {
+        return VR_WAIT_RNR;
+    }
+    if (req->una != req->sent) {
+        return VR_WAIT_ACK;
+    }
+    return qp->state == VROCE_QPS_SQD ? VR_WAIT_SQD : VR_WAIT_UNKNOWN;
+}
+
 bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
                  struct vr_qp_info *out)
 {
@@ -425,6 +471,9 @@ bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
         .last_rule = qp->last_rule,
         .path_mtu = qp->attr.path_mtu ? qp->mtu : 0,
         .sgid_index = le16toh(qp->attr.av.sgid_index),
+        .sq_next = req->next, .retry_cnt = qp->attr.retry_cnt,
+        .rnr_retry = qp->attr.rnr_retry, .ack_timeout = vr_ack_timeout(qp),
+        .wait = qp_wait(e, qp), .marks = qp->marks,
     };
     memcpy(out->dgid, qp->attr.av.dgid, sizeof(out->dgid));
     for (uint32_t i = req->consumer; qp->has_sq && i != req->next;

@@ -71,6 +71,7 @@ static bool take_receive(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
         return false;
     }
     if (unlikely(!resp->recv.valid)) {
+        qp->marks.refused = e->now;
         if (qp->type == VROCE_QPT_UC) {
             resp->in_message = false;
             return false;
@@ -447,6 +448,7 @@ void vr_transport_rx(struct vr_engine *e, struct vr_engine *from,
         vr_count(e, VROCE_CNT_RX_NO_QP, sp->npkt);
         return;
     }
+    qp->marks.heard = e->now;
     vr_report(e, VR_REPORT_RX, qp->qpn, vr_sp_bth_opcode(sp, 0), sp->psn);
     if (vr_qp_is_ud(qp) && sp->qp_type == VROCE_QPT_UD) {
         vr_ud_rx(e, from, qp, sp);

@@ -126,6 +126,9 @@ void vr_recv_cqe(struct vr_engine *e, struct vr_qp *qp, struct vr_recv *recv,
                  struct vroce_cqe *cqe, bool solicited)
 {
     recv->valid = false;
+    if (unlikely(cqe->status)) {
+        vr_qp_note_error(e, qp, cqe->status, recv->wr_id, true);
+    }
     cqe->wr_id = htole64(recv->wr_id);
     cqe->qpn = htole32(qp->qpn);
     if (cqe->opcode < VROCE_WC_RECV) {

@@ -136,7 +136,8 @@ bool vr_query_srq(const struct vr_engine *e, uint32_t srqn,
     *out = (struct vr_srq_info) {
         .srqn = srqn, .pdn = srq->pdn, .entries = 1u << srq->rq.log_entries,
         .producer = srq->rq.producer_seen, .consumer = srq->rq.consumer,
-        .limit = srq->limit, .users = srq->users,
+        .limit = srq->limit, .users = srq->users, .error = srq->error,
+        .last_post = srq->rq.last_post,
     };
     return true;
 }

@@ -249,6 +249,7 @@ void vr_ud_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         return;
     }
     if (unlikely(!recv->valid)) {
+        qp->marks.refused = e->now;
         vr_count(e, VROCE_CNT_RX_UD_NO_BUFFER, 1);
         return;
     }

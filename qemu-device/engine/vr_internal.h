@@ -177,6 +177,7 @@ struct vr_eq {
     bool lost;                  /* completions are still owed */
     uint32_t producer, consumer;    /* free-running */
     uint32_t users;             /* CQs that report here */
+    uint64_t last_event, last_arm;  /* ns; not saved */
     struct vr_pages ring;
 };
 
@@ -197,6 +198,7 @@ struct vr_cq {
     uint32_t users;             /* queues that complete here */
     uint16_t mod_count, mod_period_us;
     uint32_t mod_pending;
+    uint64_t last_completion, last_arm, last_event; /* ns; not saved */
     struct vr_timer timer;
     struct vr_pages ring;
 };
@@ -361,6 +363,7 @@ struct vr_qp {
     struct vr_resp resp;
     uint8_t sched_list;         /* enum vr_sched_list */
     uint32_t sched_prev, sched_next;    /* QP numbers, 0: none */
+    struct vr_qp_marks marks;   /* not saved */
 };
 
 struct vr_qp *vr_qp_get(struct vr_engine *e, uint32_t qpn);

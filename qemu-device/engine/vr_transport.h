@@ -79,6 +79,9 @@ void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state);
 void vr_qp_count_users(struct vr_engine *e, const struct vr_qp *qp, int n);
 /* Empty both queues and forget all packets, as in RESET. */
 void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp);
+/* A work request failed; the first one is remembered for people. */
+void vr_qp_note_error(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
+                      uint64_t wr_id, bool receive);
 /* Complete what is left of the queues of a QP in ERR (or SQE: its SQ). */
 enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp);
 
@@ -111,6 +114,8 @@ void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp, const struct vr_failure *f
 void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
                  const struct vr_failure *f);
 void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
+/* How long an answer may take, ns; VR_NEVER: for ever. */
+uint64_t vr_ack_timeout(const struct vr_qp *qp);
 
 /* req.c */
 enum vr_turn vr_req_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);

@@ -212,6 +212,9 @@ const char *vr_rule_name(enum vroce_rule rule);
 const char *vr_rule_text(enum vroce_rule rule);
 const char *vr_qp_state_name(unsigned int state);
 const char *vr_command_name(uint8_t opcode);
+/* Name of an enum vroce_wc_status or enum vroce_event; NULL: there is none. */
+const char *vr_status_name(uint8_t status);
+const char *vr_event_name(uint16_t event);
 
 /*
  * The by-reference link: super-packets handed over whole, payload left where
@@ -235,6 +238,34 @@ void vr_link_deliver(struct vr_engine *to, struct vr_engine *from,
  * returns true, or returns false when no live object has this number. Iterate
  * with number = 0, 1, … below the limit of the table.
  */
+/*
+ * When things happened to a QP last, and what ended its work: for people, the
+ * engine itself does not look at it. Times in ns, 0: never. Not saved.
+ */
+struct vr_qp_marks {
+    uint64_t state;             /* it came into its state */
+    uint64_t heard;             /* a packet of its peer arrived */
+    uint64_t answered;          /* its peer acknowledged something new */
+    uint64_t refused;           /* a message came, and no receive was posted */
+    uint64_t failed;            /* the first error since RESET; of it: */
+    uint64_t wr_id;             /* the work request that failed … */
+    uint8_t status;             /* … with this enum vroce_wc_status, 0: none */
+    bool receive;               /* … which was a receive */
+    uint8_t event;              /* the first enum vroce_event, 0: none */
+};
+
+/* What keeps a QP from going on; the first that applies. */
+enum vr_wait {
+    VR_WAIT_NONE,               /* nothing is to be done */
+    VR_WAIT_DEVICE,             /* the device is not enabled, or is fatal */
+    VR_WAIT_WIRE,               /* the wire is full */
+    VR_WAIT_TURN,               /* other QPs, or the next slice */
+    VR_WAIT_RNR,                /* the peer had no receive posted */
+    VR_WAIT_ACK,                /* the peer's acknowledgement or answer */
+    VR_WAIT_SQD,                /* SQD begins no work request */
+    VR_WAIT_UNKNOWN,            /* none of these: a fault of the engine */
+};
+
 struct vr_qp_info {
     uint32_t qpn, pdn, send_cqn, recv_cqn, srqn, dest_qpn;
     uint8_t type, state;
@@ -249,6 +280,11 @@ struct vr_qp_info {
     uint32_t path_mtu;          /* bytes; 0: never connected, and no path below */
     uint16_t sgid_index;
     uint8_t dgid[16];
+    uint32_t sq_next;           /* unit index of the next WQE to begin */
+    uint8_t retry_cnt, rnr_retry;                   /* as the QP was modified */
+    uint64_t ack_timeout;       /* ns, UINT64_MAX: for ever */
+    uint8_t wait;               /* enum vr_wait */
+    struct vr_qp_marks marks;
 };
 bool vr_query_qp(const struct vr_engine *e, uint32_t qpn, struct vr_qp_info *out);
 
@@ -256,11 +292,16 @@ struct vr_cq_info {
     uint32_t cqn, eqn, size, producer, consumer_seen, armed_at, users;
     uint8_t armed;                                  /* 0 no, 1 any, 2 solicited */
     bool overrun;
+    uint16_t error;             /* enum vroce_rule that ended its work, or 0 */
+    uint32_t held_back;         /* completions that wait for company, MODIFY_CQ */
+    uint64_t last_completion, last_arm, last_event; /* ns, 0: never */
 };
 bool vr_query_cq(const struct vr_engine *e, uint32_t cqn, struct vr_cq_info *out);
 
 struct vr_srq_info {
     uint32_t srqn, pdn, entries, producer, consumer, limit, users;
+    bool error;
+    uint64_t last_post;         /* ns, 0: never */
 };
 bool vr_query_srq(const struct vr_engine *e, uint32_t srqn,
                   struct vr_srq_info *out);
@@ -268,6 +309,8 @@ bool vr_query_srq(const struct vr_engine *e, uint32_t srqn,
 struct vr_eq_info {
     uint32_t eqn, vector, size, producer, consumer;
     bool armed, async, overrun;
+    bool lost;                  /* completion events are still owed */
+    uint64_t last_event, last_arm;                  /* ns, 0: never */
 };
 bool vr_query_eq(const struct vr_engine *e, uint32_t eqn, struct vr_eq_info *out);
 
@@ -284,6 +327,18 @@ struct vr_gid_info {
     uint16_t vlan;
 };
 bool vr_query_gid(const struct vr_engine *e, uint32_t index, struct vr_gid_info *out);
+
+/*
+ * What the guest's memory says now, which the engine itself reads only when it
+ * has to; nothing changes. False: no such queue, or its memory cannot be read.
+ */
+/* Completions that the program has taken. */
+bool vr_peek_cq(struct vr_engine *e, uint32_t cqn, uint32_t *consumer);
+/* Index behind the last receive posted to a QP, or to an SRQ. */
+bool vr_peek_rq(struct vr_engine *e, uint32_t qpn, uint32_t *producer);
+bool vr_peek_srq(struct vr_engine *e, uint32_t srqn, uint32_t *producer);
+/* Send WQEs that are written, but for which no doorbell was rung. */
+bool vr_peek_sq(struct vr_engine *e, uint32_t qpn, uint32_t *unrung);
 
 /*
  * Save and load: one packed little-endian record per live object. vr_save()
