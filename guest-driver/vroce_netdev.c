@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* The card's network interface; its queues are in vroce_eth.c. */
+#include <linux/delay.h>
 #include <linux/etherdevice.h>
 
 #include "vroce_netdev.h"
@@ -23,16 +24,34 @@ static int vroce_netdev_apply_locked(struct vroce_netdev *net)
  * vroce_netdev_apply - tell the device where Ethernet frames go, and which
  * @net: Ethernet side, whose address lock the caller does not hold
  *
+ * May sleep.
+ *
  * Return: 0 or an error.
  */
 int vroce_netdev_apply(struct vroce_netdev *net)
 {
 	int err;
 
-	netif_addr_lock_bh(net->ndev);
-	err = vroce_netdev_apply_locked(net);
-	netif_addr_unlock_bh(net->ndev);
-	return err;
+	might_sleep();
+	for (;;) {
+		netif_addr_lock_bh(net->ndev);
+		err = vroce_netdev_apply_locked(net);
+		netif_addr_unlock_bh(net->ndev);
+		if (err != -EAGAIN)
+			return err;
+		/* Each slot of the command queue is in use for a moment. */
+		usleep_range(50, 200);
+	}
+}
+
+static void vroce_apply_work(struct work_struct *work)
+{
+	struct vroce_netdev *net = container_of(work, struct vroce_netdev,
+						apply_work);
+	int err = vroce_netdev_apply(net);
+
+	if (err)
+		netdev_warn(net->ndev, "receive mode cannot be set: %d\n", err);
 }
 
 /* Under the lock, or a state that was read earlier might be set later. */
@@ -75,9 +94,13 @@ static int vroce_close(struct net_device *ndev)
 
 static void vroce_set_rx_mode(struct net_device *ndev)
 {
-	int err = vroce_netdev_apply_locked(netdev_priv(ndev));
+	struct vroce_netdev *net = netdev_priv(ndev);
+	int err = vroce_netdev_apply_locked(net);
 
-	if (err)
+	/* This may not sleep until the command queue has a slot. */
+	if (err == -EAGAIN)
+		schedule_work(&net->apply_work);
+	else if (err)
 		netdev_warn(ndev, "receive mode cannot be set: %d\n", err);
 }
 
@@ -232,6 +255,7 @@ int vroce_netdev_init(struct vroce_dev *dev)
 	net = netdev_priv(ndev);
 	net->dev = dev;
 	net->ndev = ndev;
+	INIT_WORK(&net->apply_work, vroce_apply_work);
 	vroce_read_mac(dev, ndev);
 	ndev->netdev_ops = &vroce_netdev_ops;
 	ndev->ethtool_ops = &vroce_ethtool_ops;
@@ -261,6 +285,7 @@ int vroce_netdev_init(struct vroce_dev *dev)
 	return 0;
 
 err_hide:
+	cancel_work_sync(&net->apply_work);
 	WRITE_ONCE(dev->netdev, NULL);
 	vroce_async_sync(dev);
 err_pd:
@@ -282,6 +307,7 @@ void vroce_netdev_exit(struct vroce_dev *dev)
 	WRITE_ONCE(dev->netdev, NULL);
 	vroce_async_sync(dev);
 	unregister_netdev(net->ndev);
+	cancel_work_sync(&net->apply_work);
 	vroce_eth_pd_exit(net);
 	free_netdev(net->ndev);
 }

@@ -35,6 +35,7 @@ struct vroce_netdev_stats {
  * @pdn: protection domain
  * @lkey: key of all memory
  * @running: the queues exist
+ * @apply_work: sets a receive mode that found the command queue full
  * @tx_frames: one a unit of the send ring
  * @tx_maps: one for each 16 bytes of the send ring, where its SGE would be
  * @rx_pages: one a receive WQE
@@ -47,6 +48,7 @@ struct vroce_netdev {
 	u32 pdn;
 	u32 lkey;
 	bool running;
+	struct work_struct apply_work;
 	struct napi_struct napi;
 	struct vroce_cq tx_cq;
 	struct vroce_cq rx_cq;
