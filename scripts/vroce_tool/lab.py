@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Labs: guests on one wire.  The commands `up`, `down` and `status`.
+"""Labs: guests on one wire.  The commands `up`, `boot`, `status` and `down`.
 
 A lab has a runtime folder with its sockets, description and lock, and a
 folder in the cache for its logs and capture, which may grow large.  The lock
@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
@@ -22,9 +21,10 @@ import sys
 import time
 from pathlib import Path
 
-from . import setup, wire
+from . import relay, setup, wire
+from .boot import await_ready, boot, kill
 from .guest import CARD, RXE, Guest, choose_accel
-from .oops import ConsoleWatch, console_tail
+from .oops import ConsoleWatch
 from .supervise import start_time
 from .util import (Command, UserError, cache_dir, elapsed, remove_tree, say,
                    step, write_atomic)
@@ -142,6 +142,14 @@ class Lab:
         except (OSError, ValueError):
             return {}
 
+    def process(self, guest):
+        """The process of a guest's QEMU; None when it has ended."""
+        process = self.state.get(guest.name, {})
+        pid = process.get("pid")
+        if "exit" in process or not pid or start_time(pid) != process["start"]:
+            return None
+        return pid
+
     @property
     def guests(self):
         return [Guest(number, mode, self.folder, self.logs, port,
@@ -197,11 +205,18 @@ class Starter:
         rxe = set(options.rxe or [])
         self.modes = [RXE if number in rxe else CARD
                       for number in range(1, options.count + 1)]
-        self.wire = wire.plan(options.count)
+        self.wire = wire.plan(options.count, options.impair is not None)
 
     def spec(self):
         """What the supervisor runs."""
         processes = []
+        control = str(self.lab.folder / "relay.sock")
+        if self.wire.relay_fds:
+            processes.append({
+                "name": "relay", "fds": self.wire.relay_fds,
+                "log": str(self.lab.logs / "relay.log"),
+                "argv": relay.command(self.wire.relay_fds, control,
+                                      self.options.impair)})
         if self.wire.hub:
             processes.append({
                 "name": "hub", "fds": self.wire.hub_fds,
@@ -224,6 +239,7 @@ class Starter:
                 "ssh": str(self.artifacts.ssh),
                 "ssh_ports": [None] * len(self.modes),
                 "began": time.time(), "pairs": self.wire.pairs,
+                "relay": control if self.wire.relay_fds else None,
                 "capture": self.options.capture << 20,
                 "processes": processes}
 
@@ -238,6 +254,8 @@ class Starter:
 
     def start(self):
         """Boot and wait until every guest is ready; returns the Lab."""
+        if self.wire.relay_fds:
+            relay.build()
         lock = self._claim()
         reader, owner = os.pipe2(os.O_CLOEXEC)
         supervisor = None
@@ -250,7 +268,8 @@ class Starter:
             with step(f"booting {len(self.modes)} guest"
                       f"{'s' * (len(self.modes) > 1)} "
                       f"({self.options.accel})") as progress:
-                self._await_ready(supervisor, progress)
+                await_ready(self.lab, self.lab.guests, self.options.timeout,
+                            progress, supervisor)
             os.write(owner, b"k")
             return self.lab
         except BaseException:
@@ -300,71 +319,6 @@ class Starter:
                 cwd="/", env={**os.environ, "PYTHONPATH": str(package)},
                 pass_fds=(reader, lock), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def _await_ready(self, supervisor, progress):
-        lab = self.lab
-        deadline = time.monotonic() + self.options.timeout
-        waiting = {guest.number for guest in lab.guests}
-        with ConsoleWatch(lab.guests, from_start=True) as watch:
-            while waiting:
-                self._check_processes(supervisor)
-                for guest in lab.guests:
-                    if guest.number in waiting and self._is_ready(guest):
-                        waiting.discard(guest.number)
-                progress.detail = f"({len(self.modes) - len(waiting)} ready)"
-                for number, line in watch.reports:
-                    if "Kernel panic" in line:
-                        raise UserError(f"guest {number} panicked: {line}")
-                if waiting and time.monotonic() > deadline:
-                    self._too_late(min(waiting), watch)
-                time.sleep(0.1)
-        for guest in lab.guests:
-            lab.spec["ssh_ports"][guest.number - 1] = guest.find_ssh_port()
-        lab.spec["ready"] = time.time()
-        lab.save()
-
-    def _check_processes(self, supervisor):
-        for name, process in self.lab.state.items():
-            if "exit" in process:
-                raise UserError(self._why_qemu_ended(name, process["exit"]))
-        if supervisor.poll() is not None:
-            log = (self.lab.logs / "supervisor.log").read_text().strip()
-            raise UserError("the lab's supervisor ended: "
-                            + (log.splitlines() or ["(no message)"])[-1])
-
-    def _why_qemu_ended(self, name, status):
-        number = name.removeprefix("guest")
-        log = self.lab.logs / f"{number}-qemu.log"
-        lines = log.read_text(errors="replace").strip().splitlines()
-        text = "\n".join(f"  | {line}" for line in lines[-10:])
-        message = f"QEMU of {name} ended (exit status {status})"
-        if text:
-            message += f":\n{text}"
-        if name != "hub" and not text:
-            message += "; its console:\n" + console_tail(
-                self.lab.guest(int(number)))
-        return message
-
-    @staticmethod
-    def _is_ready(guest):
-        try:
-            lines = guest.log("ready").read_text(errors="replace").splitlines()
-        except FileNotFoundError:
-            return False
-        for line in lines:
-            if line.startswith("failed"):
-                raise UserError(f"guest {guest.number} booted but is not "
-                                f"ready: {line.partition(':')[2].strip()}\n"
-                                f"its console:\n{console_tail(guest)}")
-        return "ready" in lines
-
-    def _too_late(self, number, watch):
-        guest = self.lab.guest(number)
-        watch.check()
-        raise UserError(
-            f"guest {number} is not ready after {self.options.timeout} s "
-            "(--timeout allows more); the end of its console:\n"
-            + console_tail(guest))
 
 
 def megabytes(text):
@@ -416,6 +370,11 @@ def add_up(parser):
     parser.add_argument("--card", metavar="PROPERTY=VALUE", action="append",
                         help="a property of the card ('-device vroce,help' "
                         "of QEMU lists them)")
+    parser.add_argument("--impair", metavar="SPEC", type=relay.argument,
+                        help="put a relay into the wire of two guests that "
+                        "loses, duplicates, reorders, delays and corrupts "
+                        "frames, as 'loss=1%%,delay=1ms', or 'off' for now "
+                        "(see 'vroce impair')")
     parser.add_argument("--append", metavar="WORD", action="append",
                         help="add to the guests' kernel command line")
     parser.add_argument("--trace", metavar="PATTERN", action="append",
@@ -427,11 +386,15 @@ def add_up(parser):
                         type=between(0, 1 << 20, "MiB"),
                         help="how much of the wire to capture from the start "
                         "(default: 64 MiB; 0: nothing; see 'vroce pcap')")
+    add_timeout(parser)
+    parser.add_argument("--dry-run", action="store_true",
+                        help="print the commands that would run, start none")
+
+
+def add_timeout(parser):
     parser.add_argument("--timeout", metavar="SECONDS", default=180,
                         type=between(1, 86400, "seconds"),
                         help="how long the guests may take to boot")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="print the commands that would run, start none")
 
 
 def check_up(options):
@@ -440,6 +403,9 @@ def check_up(options):
         if not 1 <= number <= options.count:
             raise UserError(f"--rxe {number}: there is no guest {number} among "
                             f"{options.count}")
+    if options.impair is not None and options.count != 2:
+        raise UserError(f"--impair: the relay joins two guests, not "
+                        f"{options.count}; use 'vroce up 2'")
     for word in options.card or []:
         if not re.fullmatch(r"[a-z][a-z0-9-]*=[^,]+", word):
             raise UserError(f"--card {word}: write PROPERTY=VALUE, once for "
@@ -473,6 +439,24 @@ def run_up(options):
         "'vroce status'")
 
 
+# --------------------------------------------------------------------- boot
+
+def add_boot(parser):
+    add_guest(parser)
+    add_lab(parser)
+    parser.add_argument("--kill", action="store_true",
+                        help="if it runs, take its power away first")
+    add_timeout(parser)
+
+
+def run_boot(args):
+    lab = Lab.load(args.lab)
+    guest = lab.guest(args.guest)
+    if args.kill:
+        kill(lab, guest)
+    boot(lab, guest, args.timeout)
+
+
 # ------------------------------------------------------------- down, status
 
 def add_down(parser):
@@ -494,15 +478,12 @@ def run_down(args):
 def describe(lab):
     """What `status` says about a lab, as data."""
     lab.read()
-    state = lab.state
     guests = []
     for guest in lab.guests:
-        process = state.get(guest.name, {})
-        alive = "exit" not in process and process.get("pid") and \
-            start_time(process["pid"]) == process.get("start")
+        process = lab.state.get(guest.name, {})
         guests.append({
             "guest": guest.number, "mode": guest.mode,
-            "running": bool(alive), "pid": process.get("pid"),
+            "running": bool(lab.process(guest)), "pid": process.get("pid"),
             "exit": process.get("exit"), "ssh_port": guest.ssh_port,
             "ipv4": guest.ipv4, "ipv6": guest.ipv6,
             "mac": wire.mac(guest.number)})
@@ -544,6 +525,9 @@ COMMANDS = [
     Command("up", "boot guests on one wire", add_up, run_up,
             "Boot N guests whose cards share one wire, and wait until they "
             "are ready."),
+    Command("boot", "boot one guest again", add_boot, run_boot,
+            "Boot a guest that has ended, with what 'up' gave it and on the "
+            "same wire.  Meanwhile the others' frames to it are lost."),
     Command("status", "what runs", add_status, run_status),
     Command("down", "stop a lab, leaving nothing behind", add_down, run_down),
 ]

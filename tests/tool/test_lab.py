@@ -5,18 +5,20 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders, artifacts  # noqa: E402
-from vroce_tool import lab, supervise  # noqa: E402
+from vroce_tool import boot, lab, supervise, wire  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
 
@@ -30,15 +32,18 @@ def gone(pid):
 
 
 class Life(Folders):
-    def start(self, name="a", argv=("sleep", "60")):
-        """A supervised lab of two guests; returns it, its supervisor and the
-        end of the pipe by which it knows that `up` lives."""
+    def start(self, name="a", argv=("sleep", "60"), second=None):
+        """A supervised lab of two guests that run argv, the second one second
+        if that is given; returns it, its supervisor and the end of the pipe by
+        which it knows that `up` lives."""
         starter = lab.Starter(lab.up_options(2, lab=name), artifacts())
         lock = starter._claim()
         reader, owner = os.pipe()
         spec = starter.spec()
         for process in spec["processes"]:
             process["argv"] = list(argv)
+        if second:
+            process["argv"] = list(second)
         one = starter.lab
         one.spec = spec
         one.save()
@@ -108,6 +113,76 @@ class Life(Folders):
         self.assertEqual(one.state["guest1"]["exit"], 3)
         self.assertFalse(one.running())
         self.assertTrue(one.logs.exists())
+
+    def boot_again(self, one, number):
+        """Ask for it and wait for what would be its readiness."""
+        with mock.patch.object(boot, "await_ready"), \
+                contextlib.redirect_stderr(io.StringIO()):
+            boot.boot(one, one.guest(number), 20)
+
+    def test_a_guest_that_was_killed_boots_again(self):
+        one, supervisor, owner = self.start()
+        self.keep(owner)
+        before = self.pids(one)
+        with self.assertRaisesRegex(UserError, "guest 1 runs; 'vroce boot "
+                                    "--kill 1'"):
+            self.boot_again(one, 1)
+        boot.kill(one, one.guest(1))
+        self.assertEqual(one.state["guest1"]["exit"], -signal.SIGKILL)
+        self.boot_again(one, 1)
+        after = self.pids(one)
+        self.assertEqual([old == new for old, new in zip(before, after)],
+                         [True, False, True])
+        self.assertFalse(gone(after[1]))
+        boot.kill(one, one.guest(1))
+        self.boot_again(one, 1)
+        self.assertTrue(one.running())
+
+    def test_nobody_waits_for_a_guest_that_has_ended(self):
+        done = self.folder / "done"
+        # More than the wire holds, from guest 2's end of it.
+        one, supervisor, owner = self.start(second=(
+            sys.executable, "-c", f"""
+import os
+for _ in range(64 << 10):
+    os.write({wire.FIRST_FD + 1}, bytes(1000))
+open({str(done)!r}, "w").close()
+"""))
+        self.keep(owner)
+        self.assertFalse(done.exists())
+        boot.kill(one, one.guest(1))
+        self.wait(done.exists)
+
+    def test_what_a_boot_that_fails_says(self):
+        one, supervisor, owner = self.start()
+        self.keep(owner)
+        for words, text in ((["boot", "3"], "has no guest 3: it has guests 1 "
+                             "to 2"),
+                            (["boot", "1"], "guest 1 runs"),
+                            (["boot", "1", "--lab", "b"], "no lab 'b'")):
+            with self.subTest(words=words):
+                result = self.vroce(*words[:2], *(words[2:] or
+                                                  ["--lab", "a"]))
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(text, result.stderr)
+        one.guest(1).log("qemu").write_text("qemu: out of luck\n")
+        one.guest(1).log("ready").write_text("failed: no card\n")
+        with self.assertRaisesRegex(UserError, "not ready: no card"):
+            boot.await_ready(one, [one.guest(1)], 1, mock.Mock())
+        one.guest(1).log("ready").unlink()
+        one.guest(1).log("console").write_text("[ 1.0] Linux\n")
+        with self.assertRaisesRegex(UserError, "(?s)not ready after 1 s "
+                                    ".--timeout allows more.*Linux"):
+            boot.await_ready(one, [one.guest(1)], 1, mock.Mock())
+        one.guest(1).log("console").write_text(
+            "[ 1.0] Kernel panic - not syncing: no init\n")
+        with contextlib.redirect_stderr(io.StringIO()), \
+                self.assertRaisesRegex(UserError, "guest 1 panicked: .*init"):
+            boot.await_ready(one, [one.guest(1)], 5, mock.Mock())
+        boot.kill(one, one.guest(1))
+        with self.assertRaisesRegex(UserError, "(?s)QEMU of guest1 ended .exit "
+                                    "status -9.:.*out of luck"):
+            boot.await_ready(one, [one.guest(1)], 1, mock.Mock())
 
     def test_busy_name(self):
         _one, _supervisor, owner = self.start()
