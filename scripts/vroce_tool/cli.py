@@ -11,12 +11,13 @@ import signal
 import sys
 import time
 
-from . import (capture, demo, lab, monitor, pair, reload, setup, shell,
+from . import (capture, demo, impair, lab, monitor, pair, reload, setup, shell,
                testrun)
 from .util import Interrupted, UserError, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
-MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor)
+MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor,
+           impair)
 
 # Signals that come within this time of another are one request to stop.
 REPEAT_SECONDS = 1
