@@ -47,6 +47,7 @@ static bool invalid_request(struct vr_engine *e, struct vr_qp *qp)
 static bool access_error(struct vr_engine *e, struct vr_qp *qp,
                          enum vroce_rule rule)
 {
+    vr_misuse(e, rule, qp->qpn, NULL);
     vr_resp_fail(e, qp, rule == VROCE_RULE_MEM_DMA ? VR_SYN_NAK_OP :
                  VR_SYN_NAK_ACCESS, VROCE_WCS_LOC_ACCESS_ERR, rule);
     return false;
@@ -230,6 +231,7 @@ static bool invalidate(struct vr_engine *e, struct vr_qp *qp,
     enum vroce_rule rule = vr_mr_invalidate(e, qp->pdn, sp->inv_key);
 
     if (rule) {
+        vr_misuse(e, rule, qp->qpn, NULL);
         vr_resp_fail(e, qp, VR_SYN_NAK_ACCESS, VROCE_WCS_LOC_ACCESS_ERR, rule);
     }
     return !rule;

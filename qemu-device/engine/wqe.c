@@ -326,6 +326,7 @@ static void answer_failed(struct vr_engine *e, struct vr_qp *qp,
         resp->replay[i].active = false;
     }
     resp->replay_active = 0;
+    vr_misuse(e, rule, qp->qpn, NULL);
     vr_resp_fail(e, qp, rule == VROCE_RULE_MEM_DMA ? VR_SYN_NAK_OP :
                  VR_SYN_NAK_ACCESS, VROCE_WCS_LOC_ACCESS_ERR, rule);
     resp->ack_psn = vr_psn_add(p->mr.psn, p->off / qp->mtu);

@@ -82,9 +82,10 @@ void card_cmd(Card *c, uint8_t opcode, const void *in, uint32_t in_len,
 uint32_t card_create(Card *c, uint8_t opcode, const void *in, uint32_t in_len);
 void card_destroy(Card *c, uint8_t opcode, uint32_t number);
 
-
-/* vroce-queue-test.c, vroce-host-test.c */
+/* One of each file of tests. */
 void add_queue_tests(void);
 void add_host_tests(void);
+void add_hostile_command_tests(void);
+void add_hostile_tests(void);
 
 #endif /* TESTS_QTEST_VROCE_CARD_H */

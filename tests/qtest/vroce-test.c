@@ -569,5 +569,7 @@ int main(int argc, char **argv)
     qtest_add_func("/vroce/nonsense", test_nonsense);
     add_queue_tests();
     add_host_tests();
+    add_hostile_command_tests();
+    add_hostile_tests();
     return g_test_run();
 }
