@@ -11,13 +11,13 @@ import signal
 import sys
 import time
 
-from . import (capture, demo, impair, lab, monitor, pair, reload, setup, shell,
-               testrun)
+from . import (capture, demo, impair, inspect, lab, monitor, pair, reload,
+               setup, shell, stopcont, testrun, why)
 from .util import Interrupted, UserError, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
 MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor,
-           impair)
+           impair, stopcont, inspect, why)
 
 # Signals that come within this time of another are one request to stop.
 REPEAT_SECONDS = 1

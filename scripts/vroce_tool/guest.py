@@ -178,6 +178,8 @@ class Guest:
         for name in ("qmp", "monitor"):
             words += ["-qmp", "unix:server=on,wait=off,path="
                       + _escape(self.path(f"{name}.sock"))]
+        words += ["-chardev", f"socket,id=control,fd={wire.CONTROL_FD}",
+                  "-mon", "chardev=control,mode=control"]
         words += ["-d", "guest_errors", "-D", self.log("device")]
         for pattern in options.trace or []:
             words += ["-trace", _escape(pattern)]

@@ -22,6 +22,9 @@ MTU = 9000
 # so that the printed commands are the ones that run.
 FIRST_FD = 100
 
+# Each QEMU's end of the supervisor's monitor, see runstate.py.
+CONTROL_FD = 99
+
 # Room for a path MTU's worth of frames in flight.  The kernel clamps it to
 # net.core.wmem_max unless the lab is started as root.
 SOCKET_BYTES = 4 << 20

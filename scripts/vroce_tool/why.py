@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command `vroce why`: why nothing moves between the guests."""
+
+import json
+import time
+
+from . import snapshot
+from .guest import CARD
+from .lab import Lab, add_lab
+from .reasons import View
+from .snapshot import KINDS
+from .util import Command, UserError
+
+# What has not moved for so long stands still.
+CONFIRM_SECONDS = 1
+# The exit status of `vroce why` when something stands still.
+WAITS = 3
+# MRs say nothing about who waits for whom.
+LOOKED_AT = tuple(kind for kind in KINDS if kind != "mr")
+
+
+def observe(lab):
+    """The View of a lab now."""
+    return View(snapshot.take(lab, LOOKED_AT))
+
+
+def confirmed(lab):
+    """(View, reasons that hold for a second without any progress)."""
+    view = observe(lab)
+    before = {reason.key: reason.marks for reason in view.reasons()}
+    if not before:
+        return view, []
+    time.sleep(CONFIRM_SECONDS)
+    view = observe(lab)
+    return view, [reason for reason in view.reasons()
+                  if before.get(reason.key) == reason.marks]
+
+
+def sentences(lab):
+    """Lines for whoever waited in vain: what stands still, or each QP."""
+    view, found = confirmed(lab)
+    if found:
+        return [reason.sentence for reason in found]
+    return ["nothing waits in the cards", *(
+        view.health(state, qp) for state in view.states if state.card
+        for qp in state.all("qp") if qp["dest-qpn"])]
+
+
+def about(view, found, qpn):
+    """(reasons, sentences of health) of the QPs with that number."""
+    reasons, health = [], []
+    for state in view.states:
+        qp = state.get("qp", qpn)
+        if not qp:
+            continue
+        mine = [reason for reason in found
+                if reason.ails(state.number, qpn)]
+        reasons += mine
+        if not mine:
+            health.append(view.health(state, qp))
+    if not reasons and not health:
+        raise UserError(f"no guest has a QP {qpn}: 'vroce inspect qp' lists "
+                        "them")
+    return reasons, health
+
+
+def add_arguments(parser):
+    add_lab(parser)
+    parser.add_argument("qpn", metavar="QP", nargs="?", type=int,
+                        help="about this QP, even when it is well")
+    parser.add_argument("--json", action="store_true",
+                        help="print it as data")
+
+
+def run(args):
+    lab = Lab.load(args.lab)
+    if not any(guest.mode == CARD for guest in lab.guests):
+        raise UserError(f"no guest of lab '{lab.name}' has the card")
+    view, found = confirmed(lab)
+    health = []
+    if args.qpn is not None:
+        found, health = about(view, found, args.qpn)
+    if args.json:
+        print(json.dumps({"waits": [reason.data() for reason in found],
+                          "well": health}, indent=2))
+    else:
+        for line in [reason.sentence for reason in found] + health:
+            print(line)
+        if not found and not health:
+            print("nothing waits")
+    return WAITS if found else 0
+
+
+COMMANDS = [
+    Command("why", "why nothing moves", add_arguments, run,
+            "Say in a sentence for each thing that stands still what it waits "
+            "for, joining what the cards of all guests know: what has not "
+            "moved for a second.  The exit status is 0 when nothing waits and "
+            f"{WAITS} when something does."),
+]
