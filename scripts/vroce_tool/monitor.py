@@ -2,6 +2,7 @@
 """The command `vroce monitor`: QEMU's machine protocol for people."""
 
 import json
+import re
 import readline  # noqa: F401  (line editing for input())
 import sys
 
@@ -9,21 +10,17 @@ from .lab import Lab, add_guest, add_lab
 from .qmp import QMP
 from .util import Command, UserError
 
+COMMAND = re.compile(r"[A-Za-z_][\w.-]*")
+
 
 def parse_words(words):
     """A QMP object from the command line.
 
-    Either one word that is a JSON object, or a command followed by KEY=VALUE
-    words; a VALUE that is JSON is taken as such, anything else as a string.
+    Either a JSON object, or a command followed by KEY=VALUE words; a VALUE
+    that is JSON is taken as such, anything else as a string.
     """
-    if words[0].startswith("{"):
-        try:
-            message = json.loads(" ".join(words))
-        except ValueError as error:
-            raise UserError(f"not a JSON object: {error}") from None
-        if "execute" not in message:
-            raise UserError("the object has no member \"execute\"")
-        return message
+    if not COMMAND.fullmatch(words[0]):
+        return parse_object(" ".join(words))
     arguments = {}
     for word in words[1:]:
         key, equals, value = word.partition("=")
@@ -35,6 +32,24 @@ def parse_words(words):
         except ValueError:
             arguments[key] = value
     return {"execute": words[0], "arguments": arguments}
+
+
+def parse_object(text):
+    try:
+        message = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"'{text}' is neither a command nor a JSON object: "
+                        f"{error}") from None
+    if not isinstance(message, dict):
+        raise UserError(f"'{text}' is not a JSON object, as "
+                        '{"execute": "query-pci"}')
+    if not isinstance(message.get("execute"), str):
+        raise UserError('the object has no member "execute" that names a '
+                        "command")
+    if "id" in message:
+        raise UserError('leave out "id": answers come in the order of the '
+                        "commands, and without it")
+    return message
 
 
 def print_result(result):
@@ -94,5 +109,7 @@ COMMANDS = [
     Command("monitor", "QEMU's machine protocol (QMP) of a guest",
             add_arguments, run,
             "Talk to the QEMU of guest G in its machine protocol: one command "
-            "given as words, or commands from standard input."),
+            "given as words, or commands from standard input.  With "
+            "--human the words are a line for the human monitor, as in "
+            "'monitor --human 1 info network'."),
 ]

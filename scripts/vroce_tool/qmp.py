@@ -2,9 +2,15 @@
 """A client of QEMU's machine protocol, QMP."""
 
 import json
+import re
 import socket
 
 from .util import UserError
+
+# The human monitor has no status: its errors are lines among its text.
+_HUMAN_ERROR = re.compile(r"""^(Error\b|unknown (command|event)|could not |"""
+                          r"""invalid |Try "help )""",
+                          re.IGNORECASE | re.MULTILINE)
 
 
 class QMPError(UserError):
@@ -53,7 +59,10 @@ class QMP:
             for name, value in arguments.items()}})
 
     def request(self, message):
-        """Send a whole QMP object and return its result; raises QMPError."""
+        """Send a whole QMP object and return its result; raises QMPError.
+
+        A line for the human monitor that fails raises UserError.
+        """
         try:
             self.file.write(json.dumps(message) + "\n")
             self.file.flush()
@@ -65,7 +74,11 @@ class QMP:
             raise UserError(f"QEMU's monitor broke off: {error}") from None
         if "error" in reply:
             raise QMPError(message.get("execute"), reply["error"])
-        return reply["return"]
+        result = reply["return"]
+        if message.get("execute") == "human-monitor-command" and \
+                _HUMAN_ERROR.search(result):
+            raise UserError(result.replace("\r", "").strip())
+        return result
 
     def human(self, line):
         """Run a line of the human monitor; return what it prints."""

@@ -18,8 +18,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders, artifacts  # noqa: E402
-from vroce_tool import (guest, ktap, lab, monitor, oops, pair,  # noqa: E402
-                        qmp, suites, testrun, wire)
+from vroce_tool import (guest, ktap, lab, oops, pair, qmp,  # noqa: E402
+                        suites, testrun, wire)
 from vroce_tool.util import UserError  # noqa: E402
 
 
@@ -167,18 +167,6 @@ class Pair(unittest.TestCase):
 
 
 class Monitor(unittest.TestCase):
-    def test_words(self):
-        self.assertEqual(
-            monitor.parse_words(["qom-list", "path=/machine", "n=3"]),
-            {"execute": "qom-list", "arguments": {"path": "/machine", "n": 3}})
-        self.assertEqual(monitor.parse_words(['{"execute": "stop"}']),
-                         {"execute": "stop"})
-
-    def test_bad_words(self):
-        for words in (["qom-list", "/machine"], ["{nonsense"], ["{}"]):
-            with self.subTest(words=words), self.assertRaises(UserError):
-                monitor.parse_words(words)
-
     def test_conversation(self):
         with tempfile.TemporaryDirectory() as folder, \
                 socket.socket(socket.AF_UNIX) as server:
