@@ -223,6 +223,15 @@ static const char *qp_type_name(uint8_t type)
     return type < ARRAY_SIZE(names) ? names[type] : "unknown";
 }
 
+/* Name and meaning of a rule; NULL when it is none. */
+static char *format_rule(uint16_t rule)
+{
+    if (rule == VROCE_RULE_NONE || !vr_rule_name(rule)) {
+        return NULL;
+    }
+    return g_strdup_printf("%s: %s", vr_rule_name(rule), vr_rule_text(rule));
+}
+
 /* How long until then, for people. */
 static char *format_until(uint64_t deadline)
 {
@@ -363,6 +372,7 @@ static VroceQp *query_qp(VroceState *s, const struct vr_qp_info *qp)
     info->last_receive_post = qp->last_receive_post;
     info->has_last_rule = qp->last_rule != VROCE_RULE_NONE;
     info->last_rule = qp->last_rule;
+    info->last_rule_text = format_rule(qp->last_rule);
     query_qp_progress(s, qp, info);
     return info;
 }
@@ -405,6 +415,7 @@ static VroceCq *query_cq(VroceState *s, const struct vr_cq_info *cq)
     info->has_consumer = vr_peek_cq(s->engine, cq->cqn, &info->consumer);
     info->has_error = cq->error != VROCE_RULE_NONE;
     info->error = cq->error;
+    info->error_text = format_rule(cq->error);
     info->has_held_back = true;
     info->held_back = cq->held_back;
     info->has_last_completion = cq->last_completion;
