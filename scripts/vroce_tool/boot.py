@@ -102,8 +102,8 @@ def kill(lab, guest):
 def boot(lab, guest, timeout):
     """Boot a guest that has ended once more, on the wire where it was."""
     if lab.process(guest):
-        raise UserError(f"guest {guest.number} runs; 'vroce boot --kill "
-                        f"{guest.number}' ends it first")
+        raise UserError(f"guest {guest.number} runs; 'vroce boot --kill"
+                        f"{lab.option} {guest.number}' ends it first")
     # What the last one left is not what this one says.
     for path in (guest.log("ready"), guest.log("console"), guest.log("qemu"),
                  guest.path("ssh")):

@@ -11,7 +11,7 @@ from . import programs, setup
 from .capture import Capture, count_frames, decode, join
 from .e2e import Bench
 from .guest import CARD
-from .lab import DEFAULT_NAME, Lab, Starter, lab_name, up_options
+from .lab import Lab, Starter, lab_name, up_options
 from .oops import ConsoleWatch
 from .util import (Command, UserError, cache_dir, elapsed, publish, say,
                    scratch, step, write_atomic)
@@ -119,7 +119,7 @@ def run(args):
               f"it took {elapsed(time.monotonic() - began)}")
     print(f"capture of the wire: {pcap}")
     if args.keep:
-        where = "" if args.lab == DEFAULT_NAME else f" --lab {args.lab}"
+        where = Lab(args.lab).option
         print(f"the guests run on: 'vroce ssh{where} 1', "
               f"'vroce down{where}'")
     return 1 if any(outcome.status == "fail" for outcome in outcomes) else 0

@@ -19,8 +19,8 @@ class Wire:
     def __init__(self, lab):
         if lab.spec.get("relay") is None:
             raise UserError(f"the wire of lab '{lab.name}' has no relay: start "
-                            "the lab with 'vroce up 2 --impair off', or with "
-                            "a SPEC in the place of off")
+                            f"the lab with 'vroce up 2{lab.option} --impair "
+                            "off', or with a SPEC in the place of off")
         self.path = lab.spec["relay"]
 
     def impair(self, spec, sender=BOTH):

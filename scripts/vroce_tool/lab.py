@@ -89,12 +89,11 @@ class Lab:
         """The lab of that name, running or ended; raises UserError."""
         lab = cls(name)
         if not lab.exists():
-            others = ", ".join(other.name for other in Lab.all()
+            others = ", ".join(f"--lab {other.name}" for other in Lab.all()
                                if other.running())
-            hint = f"; running: {others}" if others else ""
-            word = "" if name == DEFAULT_NAME else f" --lab {name}"
+            hint = f" (running: {others})" if others else ""
             raise UserError(f"no lab '{name}' is running{hint}; start it with "
-                            f"'vroce up 2{word}'")
+                            f"'vroce up 2{lab.option}'")
         lab.read()
         return lab
 
@@ -103,9 +102,9 @@ class Lab:
         """The running lab of that name; raises UserError when it is not."""
         lab = cls.find(name)
         if not lab.running():
-            raise UserError(f"lab '{name}' has ended: see 'vroce logs --lab "
-                            f"{name}', clear it away with 'vroce down --lab "
-                            f"{name}'")
+            raise UserError(f"lab '{name}' has ended: see 'vroce logs"
+                            f"{lab.option}', clear it away with 'vroce down"
+                            f"{lab.option}'")
         return lab
 
     @classmethod
@@ -113,6 +112,11 @@ class Lab:
         """Every lab that has a folder, running or not."""
         return [cls(path.name) for path in sorted(runtime_dir().iterdir())
                 if path.is_dir() and (path / "lock").exists()]
+
+    @property
+    def option(self):
+        """What a command that is suggested needs in order to mean this lab."""
+        return "" if self.name == DEFAULT_NAME else f" --lab {self.name}"
 
     def exists(self):
         return (self.folder / "lock").exists()
@@ -298,7 +302,7 @@ class Starter:
             if lab.running():
                 raise UserError(
                     f"lab '{lab.name}' is already running: stop it with "
-                    f"'vroce down --lab {lab.name}', or start another one "
+                    f"'vroce down{lab.option}', or start another one "
                     "with --lab NAME")
             if lab.exists():
                 say(f"clearing away what is left of lab '{lab.name}'")
@@ -428,15 +432,16 @@ def run_up(options):
     if options.dry_run:
         Starter(options, setup.planned()).dry_run()
         return
-    if Lab(options.lab).running():
+    lab = Lab(options.lab)
+    if lab.running():
         # Say so before a set-up that may take minutes.
-        raise UserError(f"lab '{options.lab}' is already running: stop it "
-                        f"with 'vroce down --lab {options.lab}', or start "
-                        "another one with --lab NAME")
+        raise UserError(f"lab '{lab.name}' is already running: stop it with "
+                        f"'vroce down{lab.option}', or start another one with "
+                        "--lab NAME")
     lab = Starter(options, setup.ensure()).start()
     took = elapsed(lab.spec["ready"] - lab.spec["began"])
-    say(f"lab '{lab.name}' is up after {took}: try 'vroce ssh 1' or "
-        "'vroce status'")
+    say(f"lab '{lab.name}' is up after {took}: try 'vroce ssh{lab.option} 1' "
+        "or 'vroce status'")
 
 
 # --------------------------------------------------------------------- boot

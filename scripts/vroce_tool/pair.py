@@ -270,8 +270,8 @@ def run(args):
     if max(args.guests) > len(lab.guests):
         raise UserError(f"lab '{lab.name}' has {len(lab.guests)} guest(s); a "
                         f"pair of {args.guests[0]} and {args.guests[1]} needs "
-                        f"'vroce up {max(args.guests)}', or choose others with "
-                        "--guests A,B")
+                        f"'vroce up {max(args.guests)}{lab.option}', or choose "
+                        "others with --guests A,B")
     result = run_pair(lab, args.a, args.b, guests=args.guests,
                       timeout=args.timeout, show=True, daemon=args.daemon)
     if args.json:

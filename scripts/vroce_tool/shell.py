@@ -12,7 +12,7 @@ import termios
 import tty
 
 from .guest import Remote, shell_words
-from .lab import Lab, add_guest, add_lab
+from .lab import Lab, add_guest, add_lab, between
 from .util import Command, UserError, say
 
 # Enter, then "~.", as in ssh; or Ctrl-].
@@ -166,7 +166,8 @@ def add_logs(parser):
     add_lab(parser)
     parser.add_argument("-f", "--follow", action="store_true",
                         help="go on with new lines")
-    parser.add_argument("-n", "--lines", metavar="LINES", type=int, default=50,
+    parser.add_argument("-n", "--lines", metavar="LINES", default=50,
+                        type=between(0, 1 << 30, "lines"),
                         help="how many lines of each (default: 50)")
     parser.add_argument("guest", metavar="G", type=int, nargs="?",
                         help="only of this guest")
@@ -174,9 +175,8 @@ def add_logs(parser):
 
 def run_logs(args):
     lab = Lab.find(args.lab)
-    pattern = f"{args.guest}-*.log" if args.guest else "*.log"
-    if args.guest:
-        lab.guest(args.guest)
+    pattern = "*.log" if args.guest is None else \
+        f"{lab.guest(args.guest).number}-*.log"
     files = sorted(str(path) for path in lab.logs.glob(pattern))
     if not files:
         raise UserError(f"lab '{lab.name}' has no logs in {lab.logs}")

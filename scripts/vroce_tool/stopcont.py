@@ -39,14 +39,15 @@ def _check(lab, guest, word):
 
 def run(word, done):
     def run_it(args):
-        change(Lab.load(args.lab), word)
-        say(f"lab '{args.lab}' {done}")
+        lab = Lab.load(args.lab)
+        change(lab, word)
+        say(f"lab '{lab.name}' {done.format(lab=lab.option)}")
     return run_it
 
 
 COMMANDS = [
     Command("stop", "stop all guests of a lab together", add_lab,
-            run("stop", "stands still: 'vroce cont' goes on"),
+            run("stop", "stands still: 'vroce cont{lab}' goes on"),
             "Stop all guests, and with them their clocks: no connection "
             "between them runs out of retries.  A guest that is stopped by a "
             "debugger or by a misuse rule stops its lab, too."),
