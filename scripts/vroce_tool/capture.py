@@ -16,6 +16,8 @@ from .util import Command, Interrupted, UserError, finish, say, start
 
 PERIOD_SECONDS = 0.1
 PCAP_HEADER_BYTES = 24
+# A header as QEMU writes it: version 2.4, frames up to 64 KiB, of Ethernet.
+EMPTY_PCAP = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65536, 1)
 
 
 class Capture:
@@ -47,6 +49,10 @@ class Capture:
         return self
 
     def __exit__(self, *_exception):
+        self.stop()
+
+    def stop(self):
+        """The file is complete when this returns."""
         self.ended.set()
         self.watcher.join()
 
@@ -71,6 +77,16 @@ def tshark_errors(text):
     """What tshark said that matters."""
     return "\n".join(line for line in text.splitlines()
                      if not line.startswith("Running as user")).strip()
+
+
+def check_filter(text):
+    """Raise UserError if text is no display filter of Wireshark's."""
+    result = subprocess.run(tshark("-r", "-", "-Y", text), input=EMPTY_PCAP,
+                            capture_output=True, check=False)
+    if result.returncode:
+        said = tshark_errors(result.stderr.decode(errors="replace"))
+        raise UserError(f"'{text}' is no display filter of Wireshark's: "
+                        + said.removeprefix("tshark: "))
 
 
 def decode(path, *arguments):
@@ -137,11 +153,12 @@ def run(args):
     if args.write and args.filter:
         raise UserError("-Y chooses what is shown; -w writes every frame")
     lab = Lab.load(args.lab)
-    words = ["-Y", args.filter] if args.filter else []
+    words = []
+    if args.filter:
+        check_filter(args.filter)
+        words = ["-Y", args.filter]
     if args.boot:
         return _boot(lab, args.write, words)
-    if args.filter:
-        decode("/dev/null", *words)     # a mistake in it shows at once
     end = time.monotonic() + args.seconds if args.seconds else None
     try:
         with lab.watch():
@@ -167,11 +184,14 @@ def _boot(lab, file, words):
 
 
 def _write(lab, path, end):
-    with Capture(lab, path):
-        say(f"capturing into {path}" + ("" if end else "; Ctrl-C ends it"))
-        while (end is None or time.monotonic() < end) and lab.running():
-            time.sleep(PERIOD_SECONDS)
-    say(f"{path}: {path.stat().st_size} bytes")
+    with Capture(lab, path) as capture:
+        try:
+            say(f"capturing into {path}" + ("" if end else "; Ctrl-C ends it"))
+            while (end is None or time.monotonic() < end) and lab.running():
+                time.sleep(PERIOD_SECONDS)
+        finally:
+            capture.stop()
+            say(f"{path}: {path.stat().st_size} bytes")
 
 
 def _show(lab, words, end):

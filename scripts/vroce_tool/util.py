@@ -236,6 +236,10 @@ def start(command, **options):
 
 def finish(child, grace=5):
     """End a child of start() with its whole process group and reap it."""
+    if child.stdin:
+        # Who waits for input does not always heed SIGTERM.
+        with contextlib.suppress(OSError):
+            child.stdin.close()
     if child.poll() is None:
         # What ignores SIGTERM, the leader or one of its group, gets SIGKILL.
         for signum in (signal.SIGTERM, signal.SIGKILL):
