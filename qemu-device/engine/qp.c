@@ -290,7 +290,7 @@ static struct vr_qp *new_qp(const struct vroce_create_qp_in *in)
     if (qp->has_sq) {
         qp->sq_off = le32toh(in->sq_off);
         qp->sq_log_units = in->sq_log_units;
-        qp->req.shadows = calloc(1u << qp->sq_log_units,
+        qp->req.shadows = calloc(vr_num_shadows(qp),
                                  sizeof(*qp->req.shadows));
         if (!qp->req.shadows) {
             free(qp);

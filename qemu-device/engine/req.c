@@ -27,6 +27,10 @@ static bool begin_wqe(struct vr_engine *e, struct vr_qp *qp)
     struct vr_failure f;
     uint32_t npsn;
 
+    /* Else its shadow would be another's; a completion goes on with it. */
+    if (req->next - req->consumer >= vr_num_shadows(qp)) {
+        return false;
+    }
     if (unlikely(!vr_wqe_load(e, qp, req->next, &f))) {
         vr_req_fail(e, qp, &f);
         return false;

@@ -107,8 +107,9 @@ static void io_shadows(struct vr_io *io, struct vr_qp *qp)
         struct vr_shadow *sh = vr_shadow_at(qp, i), copy = *sh;
 
         io_shadow(io, &copy);
-        if (copy.index != i || copy.units < 1 ||
-            copy.units > VROCE_MAX_WQE_UNITS || copy.units > req->next - i) {
+        if (copy.index != i || i - req->consumer >= vr_num_shadows(qp) ||
+            copy.units < 1 || copy.units > VROCE_MAX_WQE_UNITS ||
+            copy.units > req->next - i) {
             io->failed = true;
             return;
         }
@@ -374,7 +375,7 @@ void vr_io_qp(struct vr_io *io, struct vr_engine *e, void *object)
     vr_io_pages(io, e, &qp->pages);
     vr_io_rq(io, &qp->rq);
     if (io->loading && qp->has_sq && !io->failed) {
-        qp->req.shadows = calloc(1u << qp->sq_log_units,
+        qp->req.shadows = calloc(vr_num_shadows(qp),
                                  sizeof(*qp->req.shadows));
         io->failed |= !qp->req.shadows;
     }

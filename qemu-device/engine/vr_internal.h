@@ -299,7 +299,7 @@ struct vr_req {
     uint32_t psn;               /* of the next WQE to begin */
     uint32_t una;               /* oldest PSN not acknowledged */
     uint32_t sent;              /* behind the highest PSN ever sent */
-    struct vr_shadow *shadows;  /* [1 << sq_log_units], by unit index */
+    struct vr_shadow *shadows;  /* [vr_num_shadows()], by unit index */
     uint32_t reads;             /* READs and atomics between consumer and cur */
     uint32_t unasked;           /* packets since the last one with AckReq */
     uint8_t retries_left, rnr_left;

@@ -16,6 +16,12 @@
 #define VR_MAX_MTU          4096
 /* Packets in flight on one QP; what READs ask for counts too. */
 #define VR_WINDOW           128
+/*
+ * Units of a send queue that may be begun and not completed: what a window of
+ * the longest WQEs has. It bounds what the shadows of a QP cost the host, of
+ * however many units the guest says that its ring is.
+ */
+#define VR_MAX_BEGUN        (VR_WINDOW * VROCE_MAX_WQE_UNITS)
 /* An acknowledgement is asked for at least this often. */
 #define VR_ACKREQ_PACKETS   32
 /* Payload of one super-packet, and of one QP's turn. */
@@ -53,10 +59,18 @@ static inline bool vr_qp_can_receive(const struct vr_qp *qp)
     return qp->state >= VROCE_QPS_RTR && qp->state <= VROCE_QPS_SQE;
 }
 
+/* How many shadows the send queue has, a power of two. */
+static inline uint32_t vr_num_shadows(const struct vr_qp *qp)
+{
+    uint32_t units = 1u << qp->sq_log_units;
+
+    return units < VR_MAX_BEGUN ? units : VR_MAX_BEGUN;
+}
+
 static inline struct vr_shadow *vr_shadow_at(const struct vr_qp *qp,
                                              uint32_t index)
 {
-    return &qp->req.shadows[index & ((1u << qp->sq_log_units) - 1)];
+    return &qp->req.shadows[index & (vr_num_shadows(qp) - 1)];
 }
 
 /* PSN of the packet that the requester sends next. */
