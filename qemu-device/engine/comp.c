@@ -133,7 +133,8 @@ static void report_failure(struct vr_engine *e, struct vr_qp *qp)
 
     qp->req.failure.set = false;
     vr_sq_cqe(e, qp, &f, 0, true);
-    if (qp->type == VROCE_QPT_UC && qp->state != VROCE_QPS_ERR) {
+    if (qp->type == VROCE_QPT_UC && qp->state != VROCE_QPS_ERR &&
+        f.rule != VROCE_RULE_MEM_DMA) {
         vr_qp_set_state(e, qp, VROCE_QPS_SQE);      /* IBA 10.3.1.6 */
     } else {
         vr_qp_error(e, qp, 0, f.rule);

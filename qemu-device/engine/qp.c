@@ -56,6 +56,10 @@ void vr_qp_error(struct vr_engine *e, struct vr_qp *qp, enum vroce_event event,
     if (rule) {
         qp->last_rule = rule;
     }
+    if (rule == VROCE_RULE_MEM_DMA && !event) {
+        /* No fault of who posted the work: the driver is to hear of it. */
+        event = VROCE_EVENT_QP_FATAL;
+    }
     if (qp->state == VROCE_QPS_ERR || qp->state == VROCE_QPS_RESET) {
         return;
     }

@@ -24,7 +24,9 @@ static void fail(struct vr_engine *e, struct vr_qp *qp,
                  const struct vr_failure *f)
 {
     vr_sq_cqe(e, qp, f, 0, true);
-    if (qp->state == VROCE_QPS_RTS || qp->state == VROCE_QPS_SQD) {
+    if (f->rule == VROCE_RULE_MEM_DMA) {
+        vr_qp_error(e, qp, 0, f->rule);
+    } else if (qp->state == VROCE_QPS_RTS || qp->state == VROCE_QPS_SQD) {
         vr_qp_set_state(e, qp, VROCE_QPS_SQE);
     }
 }
