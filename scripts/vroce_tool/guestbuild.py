@@ -20,7 +20,7 @@ from .util import (REPO, UserError, cache_dir, publish, run, say, scratch,
 DRIVER = REPO / "guest-driver"
 PROVIDER = REPO / "guest-userlib"
 KSELFTESTS = REPO / "tests/guest"
-PROGRAMS = REPO / "tests/e2e"
+PROGRAMS = [REPO / "tests/e2e", REPO / "tests/hostile"]
 HARDWARE = REPO / "qemu-device/vroce_hw.h"
 
 # Where the build root has the kernel's self-test harness.
@@ -53,9 +53,8 @@ def build_driver():
         tree = _work("driver")
         sync_tree(DRIVER, tree / "guest-driver")
         _copy(HARDWARE, tree / "qemu-device/vroce_hw.h")
-        kernel = f"/lib/modules/{images.kernel_release()}/build"
-        _build(["make", _JOBS, "-C", f"{_TREE}/guest-driver", f"KDIR={kernel}"],
-               tree, "the driver")
+        _build(["make", _JOBS, "-C", f"{_TREE}/guest-driver",
+                f"KDIR={_kernel_build()}"], tree, "the driver")
         return _deliver(tree / "guest-driver/vroce.ko")
 
 
@@ -82,24 +81,29 @@ def build_provider():
 
 
 def build_tests():
-    """Build the kselftests and the programs of the two-guest tests.
+    """Build the kselftests, and programs and modules of the two-guest tests.
 
     Returns the kselftests' paths below /artifacts.
     """
     with util.lock("guest-tests"):
         tree = _work("tests")
-        for source in (KSELFTESTS, PROGRAMS):
-            if source.exists():
-                sync_tree(source, tree / source.name)
-        programs = sorted(path.stem for path in PROGRAMS.glob("*.c"))
-        if programs:
-            _build(["make", _JOBS, "-C", f"{_TREE}/e2e", "CFLAGS=-O2 -g -Wall",
+        for source in (KSELFTESTS, *PROGRAMS):
+            sync_tree(source, tree / source.name)
+        for folder in PROGRAMS:
+            programs = sorted(path.stem for path in folder.glob("*.c"))
+            _build(["make", _JOBS, "-C", f"{_TREE}/{folder.name}",
+                    "CFLAGS=-O2 -g -Wall",
                     "LDLIBS=-libverbs -lrdmacm -lpthread", *programs], tree,
                    "the test programs")
-        for name in programs:
-            _deliver(tree / "e2e" / name)
-        if not (KSELFTESTS / "Makefile").exists():
-            return []
+            for name in programs:
+                _deliver(tree / folder.name / name)
+        _build(["make", _JOBS, "-C", _kernel_build(),
+                f"M={_TREE}/hostile/module",
+                # It would take pahole.
+                "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], tree,
+               "the test modules")
+        for path in (tree / "hostile/module").glob("*.ko"):
+            _deliver(path)
         _build(["make", _JOBS, "-C", f"{_SELFTESTS}/vroce", "VROCE=/vroce"],
                tree, "the kselftests", [(tree / "guest",
                                          f"{_SELFTESTS}/vroce")])
@@ -109,6 +113,11 @@ def build_tests():
         for path in built:
             _deliver(path, "tests")
         return [f"tests/{path.name}" for path in built]
+
+
+def _kernel_build():
+    """Where the build root has what modules of the guests' kernel need."""
+    return f"/lib/modules/{images.kernel_release()}/build"
 
 
 def _work(name):

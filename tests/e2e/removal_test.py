@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The driver's life while programs use it, seen from outside."""
 
-from vroce_tool import wire
+from vroce_tool import programs, wire
 from vroce_tool.e2e import test
 from vroce_tool.guest import SCRIPTS
 from vroce_tool.pair import run_pair
@@ -10,18 +10,11 @@ from vroce_tool.reload import reload_guest
 TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 10"
 
 
-def works(bench):
-    """Ethernet and RDMA work between the guests."""
-    bench.run(1, f"ping -c 2 {bench.guest(2).ipv4}")
-    common = "ibv_rc_pingpong -d {dev} -g {gid} -c -e -n 100"
-    bench.pair(common, f"{common} {{a}}")
-
-
 @test("reload leaves a working card")
 def reload(bench):
     facts = reload_guest(bench.guest(1))
     assert facts["new"] != "none", facts
-    works(bench)
+    programs.works(bench)
 
 
 @test("rmmod with a verbs context open is refused, and traffic goes on")
@@ -54,4 +47,4 @@ def unbind(bench):
     assert int(transfers) > 0 and rest == ["unbound"], result
     assert result.b.status == 1, f"the client did not notice: {result}"
     assert not result.kernel, result.kernel
-    works(bench)
+    programs.works(bench)
