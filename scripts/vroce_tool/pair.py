@@ -22,7 +22,10 @@ from .util import Command, UserError, finish, start, write_atomic
 # How long a server may go on after its client has ended.
 LEAVE_SECONDS = 20
 FAILED_SECONDS = 2
-PLACEHOLDER = re.compile(r"\{(\w+)\}")
+# "{{word}}" is the text "{word}"; the shell's "${word}" is its own affair.
+PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}"
+                         r"|(?<![${])\{([A-Za-z_]\w*)\}")
+DEVICE_FACTS = ("dev", "gid", "gid6", "netdev")
 _serial = itertools.count()
 
 
@@ -64,16 +67,26 @@ class Result:
 
 
 def expand(command, guest, addresses):
-    """Fill in the placeholders of a command for the guest that it runs in."""
+    """Fill in the placeholders of a command for the guest that it runs in.
+
+    Raises UserError for an unknown one.
+    """
     facts = dict(addresses)
 
     def value(match):
-        name = match[1]
+        literal, name = match.groups()
+        if literal:
+            return f"{{{literal}}}"
+        if name not in facts and name not in DEVICE_FACTS:
+            known = " ".join(f"{{{one}}}" for one in
+                             sorted([*addresses, *DEVICE_FACTS]))
+            raise UserError(f"{match[0]} stands for nothing: there are {known}"
+                            f"; write {{{match[0]}}} for {match[0]} itself")
         if name in ("dev", "gid", "netdev") and name not in facts:
             facts.update(guest.rdma())
         if name == "gid6" and name not in facts:
             facts[name] = guest.rdma(guest.ipv6)["gid"]
-        return facts.get(name, match[0])
+        return facts[name]
     return PLACEHOLDER.sub(value, command)
 
 
@@ -83,9 +96,12 @@ class _Process:
     def __init__(self, side, guest, show):
         self.side = side
         self.guest = guest
-        self.pid_file = f"/run/vroce-pair.{os.getpid()}.{next(_serial)}"
+        # All that this command starts has it in its environment.
+        self.mark = f"{os.getpid()}.{next(_serial)}"
+        self.pid_file = f"/run/vroce-pair.{self.mark}"
         script = (f"echo $$ > {self.pid_file}; read -r go; exec < /dev/null; "
-                  f"sh -c {shlex.quote(side.command)}; status=$?; "
+                  f"VROCE_PAIR={self.mark} sh -c "
+                  f"{shlex.quote(side.command)}; status=$?; "
                   f"rm -f {self.pid_file}; exit $status")
         self.child = start(guest.ssh_command(script), stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -139,11 +155,12 @@ class _Process:
 
 
 class _ListenWatch:
-    """Tells when something new listens in a guest."""
+    """Tells when a command that waits for go() listens in its guest."""
 
-    def __init__(self, guest):
+    def __init__(self, process):
         self.lines = queue.Queue()
-        self.child = start(guest.ssh_command(f"{SCRIPTS}/listen-wait"),
+        self.child = start(process.guest.ssh_command(
+            f"{SCRIPTS}/listen-wait VROCE_PAIR={process.mark}"),
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True)
         threading.Thread(target=self._read, daemon=True).start()
@@ -183,8 +200,8 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
     listens = server = client = None
     with lab.watch() as watch:
         try:
-            listens = _ListenWatch(servers)
             server = _Process(result.a, servers, show)
+            listens = _ListenWatch(server)
             client = _Process(result.b, clients, show)
             result.error = _converse(listens, server, client, deadline, daemon)
         finally:
@@ -288,5 +305,6 @@ COMMANDS = [
             "either fails.  In both commands {a} and {b} stand for the wire "
             "addresses ({a6}, {b6}: IPv6), {dev} for the RDMA device of the "
             "guest that runs it, {gid} for the index of its IPv4 RoCEv2 GID "
-            "({gid6}: IPv6) and {netdev} for its interface."),
+            "({gid6}: IPv6) and {netdev} for its interface; {{word}} stands "
+            "for {word} itself."),
 ]

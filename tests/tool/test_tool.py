@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders, artifacts  # noqa: E402
-from vroce_tool import (guest, ktap, lab, oops, pair, qmp,  # noqa: E402
+from vroce_tool import (guest, ktap, lab, oops, qmp,  # noqa: E402
                         suites, testrun, wire)
 from vroce_tool.util import UserError  # noqa: E402
 
@@ -145,25 +145,6 @@ class Wire(unittest.TestCase):
             near.setblocking(False)
             for _ in range(32):
                 near.send(bytes(4156))
-
-
-class Pair(unittest.TestCase):
-    def test_placeholders(self):
-        class FakeGuest:
-            calls = 0
-
-            def rdma(self):
-                self.calls += 1
-                return {"dev": "rxe0", "gid": "1", "netdev": "eth1"}
-
-        fake = FakeGuest()
-        self.assertEqual(pair.expand("echo ${x} {a}", fake, {"a": "1.2.3.4"}),
-                         "echo ${x} 1.2.3.4")
-        self.assertEqual(fake.calls, 0)
-        self.assertEqual(
-            pair.expand("p -d {dev} -g {gid} {a}", fake, {"a": "h"}),
-            "p -d rxe0 -g 1 h")
-        self.assertEqual(fake.calls, 1)
 
 
 class Monitor(unittest.TestCase):
