@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Runs a fuzz target without libFuzzer: over the files given (folders: each
- * file in them), or over random inputs: --random COUNT [SEED].
+ * file in them), then over random inputs: --random COUNT [SEED].
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static uint64_t runs;
 
-static void run_file(const char *path)
+static void run_path(const char *path)
 {
     GError *err = NULL;
     char *data;
@@ -25,7 +25,7 @@ static void run_file(const char *path)
         while ((name = g_dir_read_name(dir))) {
             char *child = g_build_filename(path, name, NULL);
 
-            run_file(child);
+            run_path(child);
             g_free(child);
         }
         g_dir_close(dir);
@@ -35,7 +35,7 @@ static void run_file(const char *path)
         fprintf(stderr, "%s\n", err->message);
         exit(2);
     }
-    printf("%s\n", path);
+    printf("\r%s ", path);
     fflush(stdout);
     LLVMFuzzerTestOneInput((const uint8_t *)data, len);
     runs++;
@@ -67,19 +67,20 @@ static void run_random(uint32_t count, uint32_t seed)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s FILE|FOLDER... | --random COUNT [SEED]\n",
+    int i;
+
+    for (i = 1; i < argc && strcmp(argv[i], "--random"); i++) {
+        run_path(argv[i]);
+    }
+    if (i < argc) {
+        run_random(i + 1 < argc ? atoi(argv[i + 1]) : 100,
+                   i + 2 < argc ? atoi(argv[i + 2]) : 1);
+    }
+    if (!runs) {
+        fprintf(stderr, "usage: %s [FILE|FOLDER]... [--random COUNT [SEED]]\n",
                 argv[0]);
         return 2;
     }
-    if (!strcmp(argv[1], "--random")) {
-        run_random(argc > 2 ? atoi(argv[2]) : 100,
-                   argc > 3 ? atoi(argv[3]) : 1);
-    } else {
-        for (int i = 1; i < argc; i++) {
-            run_file(argv[i]);
-        }
-    }
     printf("%llu inputs\n", (unsigned long long)runs);
-    return !runs;
+    return 0;
 }
