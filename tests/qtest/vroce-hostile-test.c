@@ -316,6 +316,26 @@ static void test_cq_in_bars(void)
     hostile_stop(&h);
 }
 
+/* The card's own memory is memory, by its bus address too. */
+static void test_dma_to_own_memory(void)
+{
+    Card *c = card_start("");
+    QPCIBar devmem = qpci_iomap(c->dev, VROCE_BAR_DEVMEM, NULL);
+
+    card_put(c, VROCE_REG_DMA_PATTERN, 0x77);
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0, devmem.addr + 4, 8), ==,
+                    VROCE_DMA_OK);
+    g_assert_cmphex(qpci_io_readl(c->dev, devmem, 0), ==, 0);
+    g_assert_cmphex(qpci_io_readq(c->dev, devmem, 4), ==,
+                    0x7777777777777777ull);
+    g_assert_cmphex(qpci_io_readl(c->dev, devmem, 12), ==, 0);
+    /* Beyond its end nothing is. */
+    g_assert_cmpint(card_dma(c, VROCE_DMA_FILL, 0,
+                             devmem.addr + (1 << 20) - 4, 8), ==,
+                    VROCE_DMA_FAULT);
+    card_stop(c);
+}
+
 /* Each vector is a write to an address of the guest's choice. */
 static void test_vectors_in_bars(void)
 {
@@ -466,6 +486,7 @@ void add_hostile_tests(void)
     qtest_add_func("/vroce/hostile/reads", test_reads);
     qtest_add_func("/vroce/hostile/cmdq-in-bars", test_cmdq_in_bars);
     qtest_add_func("/vroce/hostile/cq-in-bars", test_cq_in_bars);
+    qtest_add_func("/vroce/hostile/dma-to-own-memory", test_dma_to_own_memory);
     qtest_add_func("/vroce/hostile/vectors-in-bars", test_vectors_in_bars);
     qtest_add_func("/vroce/hostile/destroy-in-use", test_destroy_in_use);
     qtest_add_func("/vroce/hostile/destroy-under-way", test_destroy_under_way);
