@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Completer: what the responder's answers do to the send queue, IBA 9.7.5, and
- * the timers of the requester, IBA 9.7.6.
+ * how long they may take, IBA 9.7.6.
  *
  * Work completes strictly in order. An acknowledgement covers all before it,
  * but never steps over a READ or atomic whose answer has not come: that answer
@@ -31,19 +31,6 @@ uint64_t vr_ack_timeout(const struct vr_qp *qp)
     /* IBA 9.7.6.1.3 allows one to four times this; two forgives a stall. */
     ns = 2 * (4096ull << qp->attr.timeout);
     return ns < MIN_ACK_TIMEOUT_NS ? MIN_ACK_TIMEOUT_NS : ns;
-}
-
-/* Arm the retry timer as what is in flight asks for. */
-void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
-{
-    struct vr_req *req = &qp->req;
-    uint64_t t = vr_ack_timeout(qp);
-
-    if (req->una == req->sent || req->waiting_rnr || t == VR_NEVER) {
-        vr_timer_cancel(e, &req->retry_timer);
-    } else {
-        vr_timer_set(e, &req->retry_timer, e->now + t);
-    }
 }
 
 static uint8_t wc_opcode(uint8_t wqe_opcode)
@@ -174,8 +161,8 @@ void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
 }
 
 /* The peer, or its silence, ends the oldest WQE. */
-static void fail_head(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
-                      uint16_t rule)
+void vr_sq_fail_head(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
+                     uint16_t rule)
 {
     if (qp->req.consumer != qp->req.next) {
         complete_head(e, qp, status, rule);
@@ -189,7 +176,7 @@ static void progress(struct vr_engine *e, struct vr_qp *qp)
     struct vr_req *req = &qp->req;
 
     qp->marks.answered = e->now;
-    req->went_back = false;
+    vr_recover_acked(e, qp);
     req->retries_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;
     vr_req_arm(e, qp);
@@ -202,7 +189,9 @@ static void progress(struct vr_engine *e, struct vr_qp *qp)
 static void advance(struct vr_qp *qp, uint32_t psn)
 {
     struct vr_req *req = &qp->req;
+    uint32_t n = vr_psn_diff(psn, req->una);
 
+    req->arrived -= n < req->arrived ? n : req->arrived;
     if (vr_psn_diff(psn, vr_req_cur_psn(qp)) > 0 && req->cur == req->consumer) {
         req->cur_pkt = vr_psn_diff(psn, vr_shadow_at(qp, req->cur)->first_psn);
     }
@@ -218,6 +207,7 @@ static bool ack_before(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
     struct vr_req *req = &qp->req;
     bool moved = false, complete = true;
 
+    vr_learn_keeping(qp, psn);
     while (req->consumer != req->next && qp->state != VROCE_QPS_ERR) {
         const struct vr_shadow *sh = vr_shadow_at(qp, req->consumer);
         uint32_t end = vr_psn_add(sh->first_psn, sh->npsn);
@@ -249,54 +239,6 @@ static bool ack_before(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
     return complete;
 }
 
-/* Send again from una on. */
-static void go_back(struct vr_engine *e, struct vr_qp *qp)
-{
-    struct vr_req *req = &qp->req;
-
-    if (req->consumer == req->next) {
-        return;
-    }
-    req->cur = req->consumer;
-    req->cur_pkt = vr_psn_diff(req->una,
-                               vr_shadow_at(qp, req->cur)->first_psn);
-    if (vr_shadow_at(qp, req->cur)->npsn == 0) {
-        req->cur_pkt = 0;
-    }
-    req->reads = 0;
-    req->unasked = 0;
-    vr_sched_add(e, qp);
-}
-
-/* One retry is used up, IBA 9.7.5.1.1 (7 means seven); false: none was left. */
-static bool use_retry(struct vr_engine *e, struct vr_qp *qp)
-{
-    struct vr_req *req = &qp->req;
-
-    if (req->retries_left == 0) {
-        vr_count(e, VROCE_CNT_RETRY_EXCEEDED, 1);
-        fail_head(e, qp, VROCE_WCS_RETRY_EXC_ERR, 0);
-        return false;
-    }
-    req->retries_left--;
-    vr_report(e, VR_REPORT_RETRY, qp->qpn, req->una, req->retries_left);
-    return true;
-}
-
-/* Packets behind una are missing at one side or the other. */
-static void sequence_error(struct vr_engine *e, struct vr_qp *qp)
-{
-    struct vr_req *req = &qp->req;
-
-    /* What else was in flight says the same; a lost retry times out. */
-    if (req->went_back || req->waiting_rnr || !use_retry(e, qp)) {
-        return;
-    }
-    req->went_back = true;
-    go_back(e, qp);
-    vr_req_arm(e, qp);
-}
-
 static void rnr_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t code)
 {
     struct vr_req *req = &qp->req;
@@ -307,14 +249,14 @@ static void rnr_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t code)
     }
     if (req->rnr_left == 0) {
         vr_count(e, VROCE_CNT_RNR_RETRY_EXCEEDED, 1);
-        fail_head(e, qp, VROCE_WCS_RNR_RETRY_EXC_ERR, 0);
+        vr_sq_fail_head(e, qp, VROCE_WCS_RNR_RETRY_EXC_ERR, 0);
         return;
     }
     if (req->rnr_left != 7) {
         req->rnr_left--;
     }
     req->waiting_rnr = true;
-    go_back(e, qp);
+    vr_go_back(e, qp);
     vr_timer_cancel(e, &req->retry_timer);
     vr_timer_set(e, &req->rnr_timer, e->now + rnr_timer[code] * 10000ull);
 }
@@ -330,11 +272,11 @@ static void rx_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome)
 
     if (syndrome == VR_SYN_NAK_PSN) {
         vr_count(e, VROCE_CNT_RX_PSN_NAK, 1);
-        sequence_error(e, qp);
+        vr_sequence_error(e, qp, true);
         return;
     }
     vr_count(e, VROCE_CNT_RX_ERROR_NAK, 1);
-    fail_head(e, qp, code < sizeof(status) ? status[code] :
+    vr_sq_fail_head(e, qp, code < sizeof(status) ? status[code] :
               VROCE_WCS_BAD_RESP_ERR, 0);
 }
 
@@ -351,12 +293,12 @@ static void rx_ack(struct vr_engine *e, struct vr_qp *qp,
     switch (VR_AETH_TYPE(sp->syndrome)) {
     case VR_AETH_ACK:
         if (!complete) {
-            sequence_error(e, qp);
+            vr_sequence_error(e, qp, false);
         }
         break;
     case VR_AETH_RNR:
         if (!complete) {
-            sequence_error(e, qp);
+            vr_sequence_error(e, qp, false);
         } else if (qp->req.una == sp->psn) {
             rnr_nak(e, qp, sp->syndrome & 0x1f);
         }
@@ -365,7 +307,7 @@ static void rx_ack(struct vr_engine *e, struct vr_qp *qp,
         rx_nak(e, qp, sp->syndrome);
         break;
     default:
-        fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
+        vr_sq_fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
         break;
     }
 }
@@ -421,7 +363,7 @@ static void take_read_response(struct vr_engine *e, struct vr_engine *from,
     }
     if (first + sp->npkt > sh->npsn || sp->payload.len != end - off ||
         last != !!(sp->flags & VR_SP_LAST)) {
-        fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
+        vr_sq_fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
         return;
     }
     if (sp->payload.len && !place(e, from, qp, sh, &sp->payload, off)) {
@@ -464,7 +406,7 @@ static void rx_answer(struct vr_engine *e, struct vr_engine *from,
     if (!ack_before(e, qp, sp->psn) || qp->state == VROCE_QPS_ERR ||
         req->una != sp->psn || req->consumer == req->next) {
         if (qp->state != VROCE_QPS_ERR) {
-            sequence_error(e, qp);
+            vr_sequence_error(e, qp, false);
         }
         return;
     }
@@ -472,7 +414,7 @@ static void rx_answer(struct vr_engine *e, struct vr_engine *from,
     if (VR_AETH_TYPE(sp->syndrome) != VR_AETH_ACK ||
         (sp->op == VR_OP_READ_RESP) != (sh->opcode == VROCE_WQE_READ) ||
         !vr_op_is_read_or_atomic(sh->opcode)) {
-        fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
+        vr_sq_fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
     } else if (sp->op == VR_OP_READ_RESP) {
         take_read_response(e, from, qp, sp);
     } else {
@@ -510,31 +452,4 @@ void vr_comp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         copy = rest;
     }
     rx_answer(e, from, qp, &copy);
-}
-
-void vr_qp_retry_timer(struct vr_engine *e, uint32_t qpn)
-{
-    struct vr_qp *qp = vr_qp_get(e, qpn);
-
-    if (!qp || (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) ||
-        qp->req.una == qp->req.sent || qp->req.waiting_rnr) {
-        return;
-    }
-    vr_count(e, VROCE_CNT_ACK_TIMEOUT, 1);
-    if (use_retry(e, qp)) {
-        qp->req.went_back = false;
-        go_back(e, qp);
-        vr_req_arm(e, qp);
-    }
-}
-
-void vr_qp_rnr_timer(struct vr_engine *e, uint32_t qpn)
-{
-    struct vr_qp *qp = vr_qp_get(e, qpn);
-
-    if (qp && qp->req.waiting_rnr) {
-        qp->req.waiting_rnr = false;
-        vr_req_arm(e, qp);
-        vr_sched_add(e, qp);
-    }
 }

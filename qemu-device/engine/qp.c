@@ -29,6 +29,9 @@ void vr_qp_set_state(struct vr_engine *e, struct vr_qp *qp, uint8_t state)
         vr_timer_cancel(e, &qp->req.rnr_timer);
         qp->req.failure.set = false;
         qp->req.waiting_rnr = false;
+        if (state != VROCE_QPS_SQE) {
+            vr_hold_clear(e, qp);
+        }
         /* It may wait for the wire, which flushing does not need. */
         vr_sched_remove(e, qp);
         if (state != VROCE_QPS_RESET) {
@@ -129,6 +132,7 @@ void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp)
     vr_edge_forget(e, qp->qpn);
     vr_timer_remove(e, &req->retry_timer);
     vr_timer_remove(e, &req->rnr_timer);
+    vr_hold_clear(e, qp);
     memset(req, 0, sizeof(*req));
     memset(&qp->resp, 0, sizeof(qp->resp));
     memset(&qp->attr, 0, sizeof(qp->attr));
@@ -469,7 +473,8 @@ bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
         .unacked_psn = req->una, .expected_psn = qp->resp.psn,
         .msn = qp->resp.msn,
         .retries_left = req->retries_left, .rnr_retries_left = req->rnr_left,
-        .retry_deadline = req->retry_timer.deadline,
+        .retry_deadline = req->retry_timer.deadline == VR_NEVER ? VR_NEVER :
+                          req->timeout_at,
         .rnr_deadline = req->rnr_timer.deadline,
         .last_post = req->last_post, .last_receive_post = qp->rq.last_post,
         .last_rule = qp->last_rule,

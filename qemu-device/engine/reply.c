@@ -19,6 +19,13 @@ void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
     vr_sched_add(e, qp);
 }
 
+void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp)
+{
+    qp->resp.nak_sent = true;
+    vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
+    vr_reply_ack(e, qp, VR_SYN_NAK_PSN, qp->resp.psn);
+}
+
 struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
                                 uint32_t npsn)
 {
@@ -84,6 +91,24 @@ static bool reread(struct vr_qp *qp, struct vr_replay *r,
     return true;
 }
 
+/* One answer for all duplicates, and one for each that asks (C9-105). */
+static void acknowledge_again(struct vr_engine *e, struct vr_qp *qp, bool asked)
+{
+    struct vr_resp *resp = &qp->resp;
+    bool silent = resp->dup_acked && !asked;
+
+    resp->dup_acked = true;
+    if (silent || (resp->have_ack &&
+                   VR_AETH_TYPE(resp->ack_syndrome) != VR_AETH_ACK)) {
+        return;
+    }
+    if (resp->hold && !resp->rnr_sent) {
+        vr_reply_nak(e, qp);    /* the same, and the first NAK may be lost */
+    } else {
+        vr_reply_ack(e, qp, VR_SYN_ACK, vr_psn_add(resp->psn, VR_PSN_MASK));
+    }
+}
+
 void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp)
 {
@@ -92,10 +117,7 @@ void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
 
     vr_count(e, VROCE_CNT_RX_DUPLICATE, sp->npkt);
     if (sp->op == VR_OP_SEND || sp->op == VR_OP_WRITE) {
-        if (!resp->have_ack ||
-            VR_AETH_TYPE(resp->ack_syndrome) == VR_AETH_ACK) {
-            vr_reply_ack(e, qp, VR_SYN_ACK, vr_psn_add(resp->psn, VR_PSN_MASK));
-        }
+        acknowledge_again(e, qp, sp->flags & VR_SP_ACKREQ);
         return;
     }
     r = find_replay(resp, sp->op, sp->psn);

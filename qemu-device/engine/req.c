@@ -150,6 +150,7 @@ static void send_request(struct vr_engine *e, struct vr_qp *qp,
 {
     struct vr_req *req = &qp->req;
 
+    vr_recover_sent(e, qp, sp, end_psn);
     if (vr_psn_diff(sp->psn, req->sent) < 0) {
         vr_count(e, VROCE_CNT_RETRANSMITTED, sp->npkt);
     }
@@ -232,13 +233,18 @@ static enum step read_step(struct vr_engine *e, struct vr_qp *qp,
 static uint32_t packets_now(const struct vr_qp *qp, const struct vr_shadow *sh)
 {
     const struct vr_req *req = &qp->req;
-    int32_t window = VR_WINDOW - vr_psn_diff(vr_req_cur_psn(qp), req->una);
+    uint32_t psn = vr_req_cur_psn(qp);
+    int32_t window = vr_req_window(qp) - vr_psn_diff(psn, req->una);
     int32_t n = sh->npsn - req->cur_pkt;
     int32_t bytes = VR_SP_BYTES / qp->mtu;
     int32_t unasked = VR_ACKREQ_PACKETS - req->unasked;
+    int32_t recover = vr_recover_packets(qp, psn);
 
     if (qp->type == VROCE_QPT_UC) {
         return 1;
+    }
+    if (unlikely(n > recover)) {
+        n = recover;
     }
     n = n < window ? n : window;
     n = n < bytes ? n : bytes;
@@ -339,9 +345,11 @@ static enum step send_step(struct vr_engine *e, struct vr_qp *qp,
 
     *budget -= len + n * VR_PACKET_COST;
     req->unasked += n;
-    full = vr_psn_diff(sp.psn, req->una) + (int32_t)n >= VR_WINDOW;
+    full = vr_psn_diff(sp.psn, req->una) + (int32_t)n >= vr_req_window(qp) ||
+           (int32_t)n == vr_recover_packets(qp, sp.psn);
     if (last || full || req->unasked >= VR_ACKREQ_PACKETS) {
         sp.flags |= qp->type == VROCE_QPT_RC ? VR_SP_ACKREQ : 0;
+        req->asks_every = req->unasked;
         req->unasked = 0;
     }
     if (len) {
@@ -363,6 +371,9 @@ static enum step req_step(struct vr_engine *e, struct vr_qp *qp,
     if (req->waiting_rnr ||
         (req->failure.set && req->failure.index == req->cur)) {
         return STEP_WAIT;
+    }
+    if (unlikely(req->skipping)) {
+        vr_recover_skip(qp);
     }
     if (req->cur == req->next) {
         /* SQD finishes what it began and begins nothing, IBA 10.3.1.5. */

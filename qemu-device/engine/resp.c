@@ -79,8 +79,9 @@ static bool take_receive(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
         }
         vr_count(e, VROCE_CNT_TX_RNR_NAK, 1);
         vr_reply_ack(e, qp, VR_SYN_RNR | qp->attr.min_rnr_timer, psn);
-        /* What follows in flight is dropped in silence, IBA 9.7.5.2.8. */
-        resp->nak_sent = true;
+        /* What follows in flight gets no answer, IBA 9.7.5.2.8. */
+        resp->nak_sent = resp->rnr_sent = true;
+        resp->behind = psn;
         return false;
     }
     return true;
@@ -257,6 +258,13 @@ static void accept_without_last(struct vr_engine *e, struct vr_engine *from,
     }
 }
 
+/* The next n expected packets have come. */
+static void moved_on(struct vr_resp *resp, uint32_t n)
+{
+    resp->psn = vr_psn_add(resp->psn, n);
+    resp->nak_sent = resp->rnr_sent = resp->dup_acked = false;
+}
+
 /* SEND or WRITE packets that are the next expected. */
 static void accept_message(struct vr_engine *e, struct vr_engine *from,
                            struct vr_qp *qp, const struct vr_sp *sp)
@@ -292,8 +300,7 @@ static void accept_message(struct vr_engine *e, struct vr_engine *from,
     }
 
     resp->received += sp->payload.len;
-    resp->psn = vr_psn_add(resp->psn, sp->npkt);
-    resp->nak_sent = false;
+    moved_on(resp, sp->npkt);
     resp->op = sp->op;
     resp->in_message = !last;
     if (last) {
@@ -353,9 +360,8 @@ static void accept_read(struct vr_engine *e, struct vr_qp *qp,
         }
         r->result = old;
     }
-    resp->psn = vr_psn_add(resp->psn, npsn);
+    moved_on(resp, npsn);
     resp->msn = vr_psn_add(resp->msn, 1);
-    resp->nak_sent = false;
     /* The answer acknowledges what came before it. */
     resp->have_ack = false;
     vr_sched_add(e, qp);
@@ -372,6 +378,49 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
         accept_message(e, from, qp, sp);
     } else {
         accept_read(e, qp, sp);
+    }
+}
+
+/*
+ * Packets behind a gap: kept, and answered by a NAK. Another one follows only
+ * when the requester asks for an answer, or evidently has gone back and what
+ * is missing was lost again. Otherwise a lost NAK, or its answer, would cost a
+ * timeout; one NAK for each gap (IBA 9.7.5.1.3) is all that there is without loss.
+ */
+static void out_of_order(struct vr_engine *e, struct vr_engine *from,
+                         struct vr_qp *qp, const struct vr_sp *sp)
+{
+    struct vr_resp *resp = &qp->resp;
+    bool gone_back = vr_psn_diff(sp->psn, resp->behind) <= 0;
+
+    vr_count(e, VROCE_CNT_RX_OUT_OF_SEQUENCE, sp->npkt);
+    resp->behind = vr_psn_add(sp->psn, sp->npkt - 1);
+    if (length_fits(qp, sp)) {
+        vr_hold_add(e, from, qp, sp);
+    }
+    if (!resp->nak_sent || gone_back ||
+        (sp->flags & VR_SP_ACKREQ && !resp->rnr_sent)) {
+        vr_reply_nak(e, qp);
+    }
+}
+
+/* Packets that are the next expected, and those that waited for them. */
+static void accept_next(struct vr_engine *e, struct vr_engine *from,
+                        struct vr_qp *qp, const struct vr_sp *sp)
+{
+    struct vr_resp *resp = &qp->resp;
+    uint32_t psn = resp->psn;
+
+    accept(e, from, qp, sp);
+    if (likely(!resp->hold) || resp->psn == psn ||
+        !vr_hold_drain(e, qp, accept) || !vr_qp_can_receive(qp) ||
+        resp->nak_sent) {
+        return;
+    }
+    if (resp->hold) {
+        vr_reply_nak(e, qp);        /* there is another gap */
+    } else {
+        vr_reply_ack(e, qp, VR_SYN_ACK, vr_psn_add(resp->psn, VR_PSN_MASK));
     }
 }
 
@@ -406,17 +455,11 @@ void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         return;
     }
     if (likely(d == 0)) {
-        accept(e, from, qp, sp);
+        accept_next(e, from, qp, sp);
         return;
     }
     if (d > 0) {
-        vr_count(e, VROCE_CNT_RX_OUT_OF_SEQUENCE, sp->npkt);
-        /* One NAK for the gap, until it closes: IBA 9.7.5.1.3 */
-        if (!resp->nak_sent) {
-            resp->nak_sent = true;
-            vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
-            vr_reply_ack(e, qp, VR_SYN_NAK_PSN, resp->psn);
-        }
+        out_of_order(e, from, qp, sp);
         return;
     }
     if (-d >= (int32_t)sp->npkt) {
@@ -431,7 +474,7 @@ void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
     old.mtu = qp->mtu;
     vr_sp_split(&old, -d, &fresh);
     vr_count(e, VROCE_CNT_RX_DUPLICATE, old.npkt);
-    accept(e, from, qp, &fresh);
+    accept_next(e, from, qp, &fresh);
 }
 
 /* Is sp from the peer that qp is connected to? */

@@ -159,6 +159,23 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->rnr_left);
     VR_IO(io, req->waiting_rnr);
     VR_IO(io, req->went_back);
+    VR_IO(io, req->by_nak);
+    VR_IO(io, req->skipping);
+    VR_IO(io, req->peer_keeps);
+    VR_IO(io, req->skip);
+    VR_IO(io, req->back);
+    VR_IO(io, req->again);
+    VR_IO(io, req->back_at);
+    VR_IO(io, req->again_at);
+    VR_IO(io, req->gap);
+    VR_IO(io, req->spacing);
+    VR_IO(io, req->arrived);
+    VR_IO(io, req->asks_every);
+    VR_IO(io, req->rtt_psn);
+    VR_IO(io, req->rtt_at);
+    VR_IO(io, req->rtt);
+    VR_IO(io, req->timeout_at);
+    VR_IO(io, req->probe_after);
     VR_IO(io, req->drained);
     io_failure(io, &req->failure);
     vr_io_timer(io, &req->retry_timer);
@@ -291,6 +308,9 @@ static void io_resp(struct vr_io *io, struct vr_resp *resp)
     VR_IO(io, resp->msn);
     VR_IO(io, resp->in_message);
     VR_IO(io, resp->nak_sent);
+    VR_IO(io, resp->rnr_sent);
+    VR_IO(io, resp->dup_acked);
+    VR_IO(io, resp->behind);
     VR_IO(io, resp->established);
     VR_IO(io, resp->flush_srq);
     VR_IO(io, resp->have_ack);
@@ -383,6 +403,9 @@ void vr_io_qp(struct vr_io *io, struct vr_engine *e, void *object)
         io_req(io, qp);
     }
     io_resp(io, &qp->resp);
+    if (!io->failed) {
+        vr_io_hold(io, e, qp);
+    }
 }
 
 /* Queues lie in the buffer, and what is used exists. */
@@ -454,6 +477,7 @@ void vr_qp_discard(struct vr_engine *e, void *object)
     struct vr_qp *qp = object;
 
     vr_pages_free(e, &qp->pages);
+    vr_hold_clear(e, qp);
     free(qp->req.shadows);
     free(qp);
 }

@@ -305,6 +305,20 @@ struct vr_req {
     uint8_t retries_left, rnr_left;
     bool waiting_rnr;
     bool went_back;             /* and nothing was acknowledged since */
+    bool by_nak;                /* it went back because of a NAK */
+    bool skipping;              /* what is sent again ends at skip */
+    bool peer_keeps;            /* the peer keeps what arrives behind a gap */
+    uint32_t skip;
+    uint32_t back, again;       /* PSNs sent again, the second not among them … */
+    uint64_t back_at, again_at; /* … and when, ns */
+    uint32_t gap, spacing;      /* last gap's PSN; usual distance to the next */
+    uint32_t arrived;           /* packets that the peer has behind the gap */
+    uint32_t asks_every;        /* packets from one AckReq to the next */
+    uint32_t rtt_psn;           /* the round trip that is being measured … */
+    uint64_t rtt_at;            /* … began at this time, ns; 0: none is */
+    uint64_t rtt;               /* smoothed, ns; 0: not known yet */
+    uint64_t timeout_at;        /* retry_timer: the answer is overdue, ns … */
+    uint64_t probe_after;       /* … or this long without one; 0: do not probe */
     bool drained;               /* SQD: SQ_DRAINED was raised, or none is due */
     struct vr_failure failure;
     struct vr_timer retry_timer, rnr_timer;
@@ -328,7 +342,11 @@ struct vr_resp {
     uint32_t psn;               /* expected */
     uint32_t msn;
     bool in_message;
-    bool nak_sent;              /* silent about what is behind the gap */
+    bool nak_sent;              /* silent about what is behind the gap … */
+    bool rnr_sent;              /* … whose first packet found no receive */
+    bool dup_acked;             /* silent about further duplicates */
+    uint32_t behind;            /* the last PSN that came behind the gap */
+    struct vr_hold *hold;       /* what came behind the gap, or NULL */
     bool established;           /* COMM_EST was raised */
     bool flush_srq;             /* ERR: LAST_WQE_REACHED is still due */
     bool have_ack;              /* to be sent by the scheduler: */
@@ -597,6 +615,7 @@ struct vr_engine {
     uint32_t gid_hint;          /* last one found */
     uint32_t gids_end;          /* behind the last valid one */
     uint64_t pages_used;        /* against cfg.num_pages */
+    uint32_t held;              /* packets in all vr_hold */
     uint32_t async_eqn;
     bool eq_overrun;            /* some event was lost since reset */
     uint8_t *mr_variants;       /* next variant of each index */

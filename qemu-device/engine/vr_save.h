@@ -51,6 +51,9 @@ void vr_io_sp(struct vr_io *io, struct vr_sp *sp);
 /* Could the transport have made sp? */
 bool vr_sp_sane(const struct vr_sp *sp);
 
+/* hold.c: behind the rest of the QP */
+void vr_io_hold(struct vr_io *io, struct vr_engine *e, struct vr_qp *qp);
+
 /* loop.c, edge.c */
 void vr_io_loop(struct vr_io *io, struct vr_engine *e);
 void vr_io_edge(struct vr_io *io, struct vr_engine *e);

@@ -16,6 +16,11 @@
 #define VR_MAX_MTU          4096
 /* Packets in flight on one QP; what READs ask for counts too. */
 #define VR_WINDOW           128
+/* The same as long as packets get lost: what waits in queues delays recovery. */
+#define VR_LOSSY_WINDOW     64
+/* Packets behind a gap that a responder keeps, on one QP and on all. */
+#define VR_HOLD_PACKETS     256
+#define VR_HOLD_TOTAL       4096
 /*
  * Units of a send queue that may be begun and not completed: what a window of
  * the longest WQEs has. It bounds what the shadows of a QP cost the host, of
@@ -127,12 +132,36 @@ void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp, const struct vr_failure *f
 /* Note that the WQE of f failed; reported as soon as it is the oldest. */
 void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
                  const struct vr_failure *f);
-void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
 /* How long an answer may take, ns; VR_NEVER: for ever. */
 uint64_t vr_ack_timeout(const struct vr_qp *qp);
+/* The peer, or its silence, ends the oldest WQE, and the connection with it. */
+void vr_sq_fail_head(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
+                     uint16_t rule);
 
 /* req.c */
 enum vr_turn vr_req_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+
+/* recover.c */
+/* Arm the retry timer as what is in flight asks for. */
+void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
+/* Send again all from una on. */
+void vr_go_back(struct vr_engine *e, struct vr_qp *qp);
+/* Packets from una on are missing at one side or the other; nak: at the peer. */
+void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak);
+/* Packets that may be in flight behind una. */
+int32_t vr_req_window(const struct vr_qp *qp);
+/*
+ * Packets from psn on that may be sent in one go; the last of them asks for an
+ * answer. What a NAK told of goes alone.
+ */
+int32_t vr_recover_packets(const struct vr_qp *qp, uint32_t psn);
+/* sp is sent; una has moved; all before psn is acknowledged, not done yet. */
+void vr_recover_sent(struct vr_engine *e, struct vr_qp *qp,
+                     const struct vr_sp *sp, uint32_t end_psn);
+void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp);
+void vr_learn_keeping(struct vr_qp *qp, uint32_t psn);
+/* With req.skipping: on to what is new, when enough was sent again. */
+void vr_recover_skip(struct vr_qp *qp);
 
 /* resp.c */
 void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
@@ -144,6 +173,8 @@ void vr_resp_fail(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
 /* reply.c */
 void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
                   uint32_t psn);
+/* The expected packet is missing, but not what comes behind it. */
+void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp);
 /* Serve READ and atomic answers, then the acknowledgement, in this order. */
 enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
 /* A new READ or atomic; NULL: more than max_dest_rd_atomic are under way. */
@@ -152,6 +183,19 @@ struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
 /* A request whose PSN was seen before, IBA 9.7.5.1.4. */
 void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp);
+
+/* hold.c */
+typedef void vr_hold_fn(struct vr_engine *e, struct vr_engine *from,
+                        struct vr_qp *qp, const struct vr_sp *sp);
+/* Keep copies of the packets of sp, which lie behind the expected PSN. */
+void vr_hold_add(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
+                 const struct vr_sp *sp);
+/*
+ * The expected PSN has moved, and something is held: hand what comes next, in
+ * order, to take(). True when that moved the expected PSN again.
+ */
+bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take);
+void vr_hold_clear(struct vr_engine *e, struct vr_qp *qp);
 
 /* rq.c */
 void vr_recv_cqe(struct vr_engine *e, struct vr_qp *qp, struct vr_recv *recv,

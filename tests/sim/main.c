@@ -8,6 +8,7 @@
 
 static const struct scenario *const sets[] = {
     rc_scenarios, fault_scenarios, error_scenarios, ud_scenarios,
+    goodput_scenarios,
 };
 
 static char *opt_scenario, *opt_link, *opt_pcap;

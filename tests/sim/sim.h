@@ -186,7 +186,8 @@ struct scenario {
 };
 /* Each ends with an entry without a name. */
 extern const struct scenario rc_scenarios[], fault_scenarios[],
-                             error_scenarios[], ud_scenarios[];
+                             error_scenarios[], ud_scenarios[],
+                             goodput_scenarios[];
 
 /* Flows between all nodes in turn, until each is done; the usual run. */
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,

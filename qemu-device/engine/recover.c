@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Going back: what the requester sends again, and when, IBA 9.7.5 and 9.7.6.
+ *
+ * A requester goes back to the oldest packet that is missing and sends all again
+ * from there. Some responders, ours among them (hold.c), keep what arrives
+ * behind a gap: an acknowledgement then passes the cursor, which jumps. Once
+ * that was seen, only what is likely to be missing is sent again, and then what
+ * is new; the window opens wider meanwhile, for nothing can be acknowledged
+ * before the gap is closed. Nothing of this shows on the wire but fewer packets.
+ */
+#include "vr_transport.h"
+
+/* Taken for the round trip before one was measured, ns. */
+#define GUESSED_RTT 1000000
+/*
+ * Something must follow what is sent again, or nobody would notice its loss:
+ * this many units of the send queue that are new, or packets sent again.
+ */
+#define ENOUGH_NEW  8
+#define FOLLOWERS   2
+/* Silence before a probe: ns, and round trips on top. */
+#define PROBE_MIN   1000000
+#define PROBE_RTTS  4
+/* So many packets without a gap: the wire is good again. */
+#define LOSSY_PACKETS 1024
+
+/* --------------------------------------------------------- round trips */
+
+static void measure(struct vr_req *req, uint32_t psn, uint64_t now)
+{
+    req->rtt_psn = psn;
+    req->rtt_at = now;
+}
+
+static void round_trip_done(struct vr_req *req, uint64_t now)
+{
+    uint64_t t = now - req->rtt_at;
+
+    req->rtt = req->rtt ? req->rtt - req->rtt / 8 + t / 8 : t;
+    req->rtt_at = 0;
+}
+
+void vr_recover_sent(struct vr_engine *e, struct vr_qp *qp,
+                     const struct vr_sp *sp, uint32_t end_psn)
+{
+    struct vr_req *req = &qp->req;
+
+    if (vr_psn_diff(sp->psn, req->sent) < 0) {
+        /* Sent again: see resent_lately(). */
+        if (vr_psn_diff(end_psn, req->sent) > 0) {
+            end_psn = req->sent;
+        }
+        if (vr_psn_diff(end_psn, req->again) > 0) {
+            req->again = end_psn;
+            req->again_at = e->now;
+        }
+    } else if (sp->flags & VR_SP_ACKREQ && !req->rtt_at) {
+        measure(req, vr_psn_add(end_psn, VR_PSN_MASK), e->now);
+    }
+}
+
+void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+
+    req->went_back = false;
+    if (vr_psn_diff(req->una, req->again) >= 0) {
+        req->back = req->again = req->una;
+    }
+    if (req->rtt_at && vr_psn_diff(req->una, req->rtt_psn) > 0) {
+        round_trip_done(req, e->now);
+    }
+}
+
+/* ---------------------------------------------------------- the cursor */
+
+/*
+ * Where sending goes on with what was never sent, and how many packets that
+ * is at least. False: a READ or atomic is in flight before it.
+ */
+static bool find_new(const struct vr_qp *qp, uint32_t *index, uint32_t *pkt,
+                     uint32_t *left)
+{
+    const struct vr_req *req = &qp->req;
+    bool plain = true;
+
+    *pkt = *left = 0;
+    for (*index = req->consumer; *index != req->next;) {
+        const struct vr_shadow *sh = vr_shadow_at(qp, *index);
+        int32_t sent = vr_psn_diff(req->sent, sh->first_psn);
+
+        if (sh->npsn ? sent < (int32_t)sh->npsn : !sh->done) {
+            *pkt = sent > 0 ? sent : 0;
+            *left = sh->npsn - *pkt;
+            break;
+        }
+        plain &= !vr_op_is_read_or_atomic(sh->opcode);
+        *index += sh->units;
+    }
+    *left += req->producer - *index;
+    return plain;
+}
+
+/* Is psn what a NAK told of, and has it not been acknowledged since? */
+static bool is_missing(const struct vr_req *req, uint32_t psn)
+{
+    return req->went_back && req->by_nak && psn == req->back;
+}
+
+int32_t vr_recover_packets(const struct vr_qp *qp, uint32_t psn)
+{
+    const struct vr_req *req = &qp->req;
+
+    return is_missing(req, psn) ? 1 :
+           req->skipping ? vr_psn_diff(req->skip, psn) : INT32_MAX;
+}
+
+/* Has not all been acknowledged yet that was sent again last? */
+static bool in_pass(const struct vr_qp *qp)
+{
+    return vr_psn_diff(qp->req.again, qp->req.una) > 0;
+}
+
+int32_t vr_req_window(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+    int32_t since = vr_psn_diff(req->una, req->gap), window;
+
+    window = req->spacing && since >= 0 && since < LOSSY_PACKETS ?
+             VR_LOSSY_WINDOW : VR_WINDOW;
+    if (req->peer_keeps && in_pass(qp)) {
+        window += req->arrived;
+        window = window > VR_WINDOW ? window : VR_WINDOW;
+    }
+    return window < VR_HOLD_PACKETS ? window : VR_HOLD_PACKETS;
+}
+
+void vr_recover_skip(struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+    uint32_t index, pkt, left;
+
+    if (vr_psn_diff(vr_req_cur_psn(qp), req->skip) < 0) {
+        return;
+    }
+    req->skipping = false;
+    find_new(qp, &index, &pkt, &left);
+    req->cur = index;
+    req->cur_pkt = pkt;
+}
+
+/*
+ * May only some of what is in flight be sent again? One packet, where losses
+ * are further apart than a round trip. Where they are not, each round trip
+ * closes the gaps in the n packets sent again and gets to the next one: with
+ * n = (in flight - spacing) / 2 as much as there is room for.
+ */
+static void choose_pass(struct vr_qp *qp, bool first)
+{
+    struct vr_req *req = &qp->req;
+    int32_t flight = vr_psn_diff(req->sent, req->una), n = 1;
+    uint32_t index, pkt, left;
+
+    /* The packet behind what was sent again is missing too: not kept? */
+    if (req->skip == req->una) {
+        req->peer_keeps = false;
+    }
+    req->skipping = req->peer_keeps && find_new(qp, &index, &pkt, &left);
+    if (!req->skipping) {
+        return;
+    }
+    if (left < ENOUGH_NEW || qp->state != VROCE_QPS_RTS ||
+        flight + VR_ACKREQ_PACKETS > vr_req_window(qp)) {
+        n += FOLLOWERS;
+    }
+    flight -= req->arrived;
+    if (first && flight > (int32_t)req->spacing) {
+        n += (flight - req->spacing) / 2;
+    }
+    req->skip = vr_psn_add(req->una, n);
+}
+
+void vr_go_back(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+
+    if (req->consumer == req->next) {
+        return;
+    }
+    req->cur = req->consumer;
+    req->cur_pkt = vr_psn_diff(req->una,
+                               vr_shadow_at(qp, req->cur)->first_psn);
+    if (vr_shadow_at(qp, req->cur)->npsn == 0) {
+        req->cur_pkt = 0;
+    }
+    req->reads = 0;
+    req->unasked = 0;
+    req->by_nak = req->skipping = false;
+    req->rtt_at = 0;
+    req->back = req->una;
+    req->again = vr_psn_add(req->una, 1);
+    req->back_at = req->again_at = e->now;
+    vr_sched_add(e, qp);
+}
+
+/* -------------------------------------------------------------- timers */
+
+/* Until the answer is overdue or, before that, it is time to probe. */
+static void arm_next(struct vr_engine *e, struct vr_req *req)
+{
+    uint64_t when = req->timeout_at;
+
+    if (req->probe_after && req->probe_after < when - e->now) {
+        when = e->now + req->probe_after;
+    }
+    vr_timer_set(e, &req->retry_timer, when);
+}
+
+void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+    uint64_t t = vr_ack_timeout(qp);
+
+    if (req->una == req->sent || req->waiting_rnr || t == VR_NEVER) {
+        vr_timer_cancel(e, &req->retry_timer);
+        return;
+    }
+    req->timeout_at = e->now + t;
+    req->probe_after = req->rtt ? PROBE_MIN + PROBE_RTTS * req->rtt : 0;
+    arm_next(e, req);
+}
+
+/*
+ * Silence for several round trips: the last packets are lost, or what told of
+ * it. A duplicate of the oldest is answered in any case, and costs less than a
+ * timeout. Timeout and retries are counted as if there were none.
+ */
+static void probe(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+    uint32_t index, pkt, left;
+
+    vr_go_back(e, qp);
+    req->skipping = find_new(qp, &index, &pkt, &left);
+    req->skip = vr_psn_add(req->una, 1);
+    req->probe_after *= 2;
+    arm_next(e, req);
+}
+
+/* -------------------------------------------------------------- causes */
+
+/* One retry is used up, IBA 9.7.5.1.1 (7 means seven); false: none was left. */
+static bool use_retry(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+
+    if (req->retries_left == 0) {
+        vr_count(e, VROCE_CNT_RETRY_EXCEEDED, 1);
+        vr_sq_fail_head(e, qp, VROCE_WCS_RETRY_EXC_ERR, 0);
+        return false;
+    }
+    req->retries_left--;
+    vr_report(e, VR_REPORT_RETRY, qp->qpn, req->una, req->retries_left);
+    return true;
+}
+
+/*
+ * Was the oldest packet sent again within the last `percent` of a round trip,
+ * so that what tells of its loss does not know? What was sent again went out
+ * evenly between two known times.
+ */
+static bool resent_lately(struct vr_engine *e, const struct vr_req *req,
+                          uint32_t percent)
+{
+    int32_t off = vr_psn_diff(req->una, req->back);
+    int32_t n = vr_psn_diff(req->again, req->back);
+    uint64_t rtt = req->rtt ? req->rtt : GUESSED_RTT;
+
+    return off >= 0 && off < n &&
+           e->now - req->back_at - (req->again_at - req->back_at) * off / n <
+           rtt * percent / 100;
+}
+
+void vr_learn_keeping(struct vr_qp *qp, uint32_t psn)
+{
+    struct vr_req *req = &qp->req;
+
+    /* What was missing was sent alone and asked for an answer: this is it. */
+    if (is_missing(req, req->una) && vr_psn_diff(psn, req->una) > 1) {
+        req->peer_keeps = true;
+    }
+}
+
+static void note_gap(struct vr_req *req)
+{
+    int32_t distance = vr_psn_diff(req->una, req->gap);
+
+    if (!req->spacing || distance > VR_HOLD_PACKETS || distance < 0) {
+        distance = VR_HOLD_PACKETS;
+    }
+    if (!req->spacing) {
+        req->spacing = distance;
+    } else if (distance) {
+        req->spacing = (3 * req->spacing + distance) / 4;
+    }
+    req->gap = req->una;
+}
+
+void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak)
+{
+    struct vr_req *req = &qp->req;
+    bool first = !req->went_back;
+    uint64_t measured;
+
+    if (nak && in_pass(qp)) {
+        /* An answer to the next packet that asked for one. */
+        req->arrived += req->asks_every;
+    }
+    /*
+     * What else was in flight says the same for a round trip. A NAK that comes
+     * late in it is believed, for there may be no other; that costs little.
+     */
+    if (req->waiting_rnr || resent_lately(e, req, nak ? 75 : 150) ||
+        (first && !use_retry(e, qp))) {
+        return;
+    }
+    if (!req->rtt && req->rtt_at) {
+        round_trip_done(req, e->now);
+    }
+    measured = req->rtt_at;
+    vr_go_back(e, qp);
+    if (nak) {
+        req->by_nak = true;
+        note_gap(req);
+        choose_pass(qp, first);
+    }
+    if (first) {
+        req->went_back = true;
+        measure(req, req->una, e->now);
+        vr_req_arm(e, qp);
+    } else {
+        req->rtt_at = measured; /* from the first time on: rather too long */
+    }
+}
+
+void vr_qp_retry_timer(struct vr_engine *e, uint32_t qpn)
+{
+    struct vr_qp *qp = vr_qp_get(e, qpn);
+
+    if (!qp || (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) ||
+        qp->req.una == qp->req.sent || qp->req.waiting_rnr) {
+        return;
+    }
+    if (e->now < qp->req.timeout_at) {
+        probe(e, qp);
+        return;
+    }
+    vr_count(e, VROCE_CNT_ACK_TIMEOUT, 1);
+    if (use_retry(e, qp)) {
+        qp->req.went_back = false;
+        vr_go_back(e, qp);
+        vr_req_arm(e, qp);
+    }
+}
+
+void vr_qp_rnr_timer(struct vr_engine *e, uint32_t qpn)
+{
+    struct vr_qp *qp = vr_qp_get(e, qpn);
+
+    if (qp && qp->req.waiting_rnr) {
+        qp->req.waiting_rnr = false;
+        vr_go_back(e, qp);
+        vr_req_arm(e, qp);
+    }
+}
