@@ -7,6 +7,7 @@
  */
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "hw/pci/pci_regs.h"
 #include "vroce-hostile.h"
 
 /* --------------------------------------------------------- work requests */
@@ -477,6 +478,87 @@ static void test_destroy_under_way(void)
     hostile_stop(&h);
 }
 
+/* ---------------------------------------------- ended in mid-command */
+
+#define LONG_LIST (1u << 18)    /* entries: many slices of reading */
+
+static void end_by_reset(Card *c)
+{
+    card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+}
+
+static void end_by_flr(Card *c)
+{
+    uint8_t express = qpci_find_capability(c->dev, PCI_CAP_ID_EXP, 0);
+    uint32_t regs = qpci_config_readl(c->dev, PCI_BASE_ADDRESS_0);
+
+    qpci_config_writew(c->dev, express + PCI_EXP_DEVCTL,
+                       PCI_EXP_DEVCTL_BCR_FLR);
+    qpci_config_writel(c->dev, PCI_BASE_ADDRESS_0, regs);
+    qpci_device_enable(c->dev);
+}
+
+static void end_by_disable(Card *c)
+{
+    card_put(c, VROCE_REG_CTRL, 0);
+}
+
+static void end_by_bus_master(Card *c)
+{
+    card_bus_master(c, false);
+    card_bus_master(c, true);
+    card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+}
+
+/* A long command is under way, and its device goes from under it. */
+static void test_end_in_command(void)
+{
+    static void (*const ends[])(Card *) = {
+        end_by_reset, end_by_flr, end_by_disable, end_by_bus_master,
+    };
+    Card *c = card_start("");
+    uint64_t list = card_alloc(c, LONG_LIST * 8ull);
+    g_autofree uint64_t *entries = g_new(uint64_t, LONG_LIST);
+
+    for (uint32_t i = 0; i < LONG_LIST; i++) {
+        entries[i] = cpu_to_le64(list | VROCE_PTE_VALID | VROCE_PTE_WRITE);
+    }
+    qtest_memwrite(c->qts, list, entries, LONG_LIST * 8ull);
+    for (int i = 0; i < ARRAY_SIZE(ends); i++) {
+        uint64_t keep = c->next, in_addr = card_alloc(c, 4096), old_cq;
+        struct vroce_create_mr_in in = {
+            .buf = {
+                .addr = cpu_to_le64(list), .page_shift = 12, .levels = 1,
+                .length = cpu_to_le64(LONG_LIST * 4096ull),
+            },
+        };
+        struct vroce_cmd cmd = {
+            .opcode = VROCE_CMD_CREATE_MR, .id = cpu_to_le16(0xbad),
+            .in_len = cpu_to_le32(sizeof(in)), .in_addr = cpu_to_le64(in_addr),
+            .out_len = cpu_to_le32(8), .out_addr = cpu_to_le64(in_addr + 2048),
+        };
+        struct vroce_cmd_cpl before, after;
+
+        card_enable(c);
+        in.pdn = cpu_to_le32(card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0));
+        qtest_memwrite(c->qts, in_addr, &in, sizeof(in));
+        old_cq = c->cq + sizeof(before);
+        card_queue_cmd(c, &cmd);
+        card_ring_cmdq(c);
+        ends[i](c);
+        /* It may have been answered before, but is not any more. */
+        qtest_memread(c->qts, old_cq, &before, sizeof(before));
+        card_enable(c);
+        card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+        qtest_clock_step(c->qts, 1000000);
+        qtest_memread(c->qts, old_cq, &after, sizeof(after));
+        g_assert_cmpmem(&before, sizeof(before), &after, sizeof(after));
+        card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
+        c->next = keep;
+    }
+    card_stop(c);
+}
+
 void add_hostile_tests(void)
 {
     qtest_add_func("/vroce/hostile/work-requests", test_work);
@@ -490,4 +572,5 @@ void add_hostile_tests(void)
     qtest_add_func("/vroce/hostile/vectors-in-bars", test_vectors_in_bars);
     qtest_add_func("/vroce/hostile/destroy-in-use", test_destroy_in_use);
     qtest_add_func("/vroce/hostile/destroy-under-way", test_destroy_under_way);
+    qtest_add_func("/vroce/hostile/end-in-command", test_end_in_command);
 }
