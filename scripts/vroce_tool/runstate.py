@@ -45,7 +45,11 @@ class Control:
 
     def receive(self):
         """The messages that have come; raises OSError when QEMU is gone."""
-        data = self.socket.recv(1 << 16)
+        try:
+            data = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            # Taken already, by a command that was sent in between.
+            return []
         if not data:
             raise ConnectionError("QEMU is gone")
         *lines, self._rest = (self._rest + data).split(b"\n")
