@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
-from .guest import SCRIPTS
+from . import why
+from .guest import SCRIPTS, Remote
 from .lab import Lab, add_lab, between
 from .shell import exit_status
-from .util import Command, UserError, finish, start, write_atomic
+from .util import (Command, UserError, finish, output_file, start,
+                   write_atomic)
 
 # How long a server may go on after its client has ended.
 LEAVE_SECONDS = 20
@@ -43,11 +44,16 @@ class Side:
 
 @dataclass
 class Result:
-    """What a pair did; error says what went wrong beside exit statuses."""
+    """What a pair did.
+
+    error says what went wrong beside exit statuses, waits what stood still in
+    the cards when time was up.
+    """
     a: Side
     b: Side
     seconds: float = 0.0
     error: str = None
+    waits: list = field(default_factory=list)
     kernel: list = field(default_factory=list)
 
     @property
@@ -55,9 +61,9 @@ class Result:
         return not self.error and self.a.status == 0 and self.b.status == 0
 
     def why(self):
-        """One line that says why it failed."""
+        """Why it failed: one line, and what stood still then."""
         if self.error:
-            return self.error
+            return "\n  ".join([self.error, *self.waits])
         return "; ".join(f"side {side.label} (guest {side.guest}) ended with "
                          f"exit status {side.status}"
                          for side in (self.a, self.b) if side.status)
@@ -95,17 +101,14 @@ class _Process:
 
     def __init__(self, side, guest, show):
         self.side = side
-        self.guest = guest
         # All that this command starts has it in its environment.
         self.mark = f"{os.getpid()}.{next(_serial)}"
-        self.pid_file = f"/run/vroce-pair.{self.mark}"
-        script = (f"echo $$ > {self.pid_file}; read -r go; exec < /dev/null; "
-                  f"VROCE_PAIR={self.mark} sh -c "
-                  f"{shlex.quote(side.command)}; status=$?; "
-                  f"rm -f {self.pid_file}; exit $status")
-        self.child = start(guest.ssh_command(script), stdin=subprocess.PIPE,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           text=True, errors="replace")
+        self.remote = Remote(guest, "read -r go; exec < /dev/null; "
+                             f"VROCE_PAIR={self.mark} sh -c "
+                             f"{shlex.quote(side.command)}")
+        self.child = start(guest.ssh_command(self.remote.line),
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True, errors="replace")
         self.readers = [
             threading.Thread(target=self._read, daemon=True, args=arguments)
             for arguments in ((self.child.stdout, "stdout", show, sys.stdout),
@@ -145,10 +148,7 @@ class _Process:
     def stop(self):
         """End it in the guest too."""
         if self.child.poll() is None:
-            self.guest.run(
-                f"kill -TERM -- -$(cat {self.pid_file}); sleep 0.2; "
-                f"kill -KILL -- -$(cat {self.pid_file}); rm -f {self.pid_file}",
-                check=False, timeout=20)
+            self.remote.end()
         finish(self.child)
         for reader in self.readers:
             reader.join()
@@ -204,6 +204,8 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
             listens = _ListenWatch(server)
             client = _Process(result.b, clients, show)
             result.error = _converse(listens, server, client, deadline, daemon)
+            if result.error and None in (result.a.status, result.b.status):
+                result.waits = why.sentences(lab)
         finally:
             for part in (client, server):
                 if part:
@@ -278,7 +280,7 @@ def add_arguments(parser):
     parser.add_argument("--timeout", metavar="SECONDS", default=120,
                         type=between(1, 86400, "seconds"),
                         help="for all of it (default: 120)")
-    parser.add_argument("--json", metavar="FILE", type=Path,
+    parser.add_argument("--json", metavar="FILE", type=output_file,
                         help="write what happened as data")
 
 

@@ -16,6 +16,8 @@ CONNECTED = ("RC", "UC")
 # Reason.code of what is about a QP.
 QP_CODES = {"error", "rnr", "ack", "sqd", "turn", "unknown", "doorbell",
             "init", "refused"}
+# What is not over by itself.
+ENDS = {"error", "cq-error", "fatal"}
 # A refused message older than this is history.
 REFUSED_SECONDS = 10
 # The card's clock goes on a little until a guest that broke a rule stands.
@@ -35,6 +37,17 @@ class Reason:
     @property
     def key(self):
         return self.guest, self.code, self.number
+
+    def holds_since(self, before):
+        """Whether it held in an earlier list of reasons, without progress.
+
+        An error is what others end in.
+        """
+        if self.code in ENDS:
+            return any(other.guest == self.guest and
+                       other.number == self.number for other in before)
+        return any(other.key == self.key and other.marks == self.marks
+                   for other in before)
 
     def ails(self, guest, qpn):
         """Whether it is about that QP, or about all that its guest does."""
@@ -322,10 +335,9 @@ class View:
         elif qp["wait"] == "ack":
             code, words, covers = "ack", self.ack_words(state, qp), ()
         elif qp["wait"] == "sqd":
-            waiting = many(qp["sq-producer"] - qp["sq-next"], "unit")
             code, covers = "sqd", ()
-            words = (f"is in SQD: {waiting} of posted work requests are not "
-                     "begun before it is in RTS again")
+            words = ("is in sqd, and has work requests posted: they are not "
+                     "begun before it is in rts again")
         elif qp["wait"] in ("turn", "unknown"):
             code, words, covers = qp["wait"], f"waits for {qp['waits-for']}", ()
         else:

@@ -27,18 +27,24 @@ def observe(lab):
 def confirmed(lab):
     """(View, reasons that hold for a second without any progress)."""
     view = observe(lab)
-    before = {reason.key: reason.marks for reason in view.reasons()}
+    before = view.reasons()
     if not before:
         return view, []
     time.sleep(CONFIRM_SECONDS)
     view = observe(lab)
     return view, [reason for reason in view.reasons()
-                  if before.get(reason.key) == reason.marks]
+                  if reason.holds_since(before)]
 
 
 def sentences(lab):
     """Lines for whoever waited in vain: what stands still, or each QP."""
-    view, found = confirmed(lab)
+    if not any(guest.mode == CARD for guest in lab.guests):
+        return []
+    try:
+        view, found = confirmed(lab)
+    except UserError as error:
+        # It is asked when something has failed already.
+        return [f"why nothing moves cannot be told: {error}"]
     if found:
         return [reason.sentence for reason in found]
     return ["nothing waits in the cards", *(

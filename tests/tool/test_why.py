@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `vroce why` says of states that are hard to bring about in a guest."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from vroce_tool.guest import CARD, RXE  # noqa: E402
+from vroce_tool.reasons import View  # noqa: E402
+from vroce_tool.snapshot import State  # noqa: E402
+
+SECOND = 10 ** 9
+NOW = 100 * SECOND
+
+
+def card(**changes):
+    return {"clock": NOW, "enabled": True, "bus-master": True, "fatal": 0,
+            "link-up": True, "tx-blocked": False, "msix-enabled": True,
+            "misuse-policy": "log", "misuse": [], "vectors": [
+                {"vector": number, "masked": False, "pending": False,
+                 "suppressed": 0} for number in range(3)],
+            "command-queue": {"size": 32, "vector": 0, "producer": 7,
+                              "fetched": 7, "completed": 7}, **changes}
+
+
+def qp(qpn, gid, dest, **changes):
+    return {"qpn": qpn, "type": "RC", "state": "rts", "send-cqn": 1,
+            "recv-cqn": 1, "dest-qpn": dest, "dgid": gid, "wait": "none",
+            "sq-producer": 1, "sq-consumer": 1, "rq-producer": 0,
+            "rq-posted": 0, "rq-consumer": 0, "rq-entries": 16,
+            "unacked-psn": 5, "expected-psn": 5, "last-post": NOW,
+            "last-receive-post": 0, "state-since": 0, "retry-count": 7,
+            "retries-left": 7, "rnr-retry-count": 7, "rnr-retries-left": 7,
+            **changes}
+
+
+def cq(**changes):
+    return {"cqn": 1, "eqn": 1, "size": 16, "producer": 0, "consumer": 0,
+            "consumer-seen": 0, "armed": "no", "armed-at": 0, **changes}
+
+
+def guest(number, *objects, status="running", **changes):
+    state = State(number, CARD, True, status, card(**changes))
+    state.objects = {
+        "gid": {0: {"index": 0, "gid": f"::ffff:10.77.0.{number}"}},
+        "qp": {entry["qpn"]: entry for entry in objects if "qpn" in entry},
+        "cq": {entry["cqn"]: entry for entry in objects if "cqn" in entry},
+        "eq": {}, "srq": {}}
+    return state
+
+
+class Sentences(unittest.TestCase):
+    def says(self, states, *sentences):
+        self.assertEqual([reason.sentence for reason
+                          in View(states).reasons()], list(sentences))
+
+    def waiting(self, **changes):
+        """QP 17 of guest 2, which waits for QP 22 of guest 1."""
+        return qp(17, "::ffff:10.77.0.1", 22, **{
+            "wait": "ack", "sq-producer": 2, **changes})
+
+    def peer(self, **changes):
+        return qp(22, "::ffff:10.77.0.2", 17, **changes)
+
+    WAITS = ("QP 17 (guest 2) waits for the acknowledgement of PSN 5, without "
+             "a timeout, never answered: ")
+
+    def test_the_sentence_of_the_readme(self):
+        one = self.waiting(**{"wait": "rnr", "rnr-retry-count": 6,
+                              "rnr-retries-left": 1})
+        other = self.peer(**{"rq-producer": 3, "rq-posted": 3,
+                             "rq-consumer": 3,
+                             "last-receive-post": NOW - 4100 * 10 ** 6})
+        queue = cq(**{"producer": 43, "armed-at": 40, "last-arm": 1})
+        self.says([guest(1, other, queue), guest(2, one)],
+                  "QP 17 (guest 2) waits on RNR, retry 5 of 6: peer QP 22 "
+                  "(guest 1) has no receive posted, last post 4.1 s ago; its "
+                  "CQ 1 was armed at 40 but 43 completions are unread")
+
+    def test_receives_that_came_meanwhile(self):
+        one = self.waiting(wait="rnr")
+        self.says([guest(1, self.peer(**{"rq-posted": 2})), guest(2, one)],
+                  "QP 17 (guest 2) waits on RNR, retries without end: peer QP "
+                  "22 (guest 1) has 2 receives posted by now")
+
+    def test_a_guest_that_stands_alone(self):
+        stands = "guest 1 stands still (debug at a breakpoint): 'vroce cont' " \
+            "resumes it"
+        self.says([guest(1, self.peer(), status="debug"),
+                   guest(2, self.waiting())], stands, self.WAITS + stands)
+
+    def test_a_guest_that_a_rule_stopped(self):
+        rule = {"name": "db-index", "text": "beyond the ring",
+                "last": NOW - 1000}
+        self.says([guest(1, status="paused", misuse=[rule],
+                         **{"misuse-policy": "stop"})],
+                  "guest 1 stands still (paused by misuse rule db-index: "
+                  "beyond the ring): 'vroce cont' resumes it")
+
+    def test_a_peer_that_has_not_had_its_turn(self):
+        other = self.peer(wait="wire", **{"waits-for": "the wire"})
+        self.says([guest(1, other), guest(2, self.waiting())], self.WAITS +
+                  "peer QP 22 (guest 1) has not answered yet: the wire")
+
+    def test_a_peer_of_another_type(self):
+        self.says([guest(1, self.peer(type="UC")), guest(2, self.waiting())],
+                  self.WAITS + "peer QP 22 (guest 1) is of type UC, not RC")
+
+    def test_psns_wrap_around(self):
+        one = self.waiting(**{"unacked-psn": 0xffffff})
+        other = self.peer(**{"expected-psn": 1})
+        self.says([guest(1, other), guest(2, one)],
+                  self.WAITS.replace("PSN 5", "PSN 16777215") + "peer QP 22 "
+                  "(guest 1) has received it (it expects PSN 1): its answer "
+                  "was lost on the wire")
+
+    def test_soft_roce_by_each_of_its_addresses(self):
+        for gid in ("::ffff:10.77.0.1", "fd77::1", "fe80::5054:ff:fe77:1"):
+            self.says([State(1, RXE), guest(2, self.waiting(dgid=gid))],
+                      self.WAITS + "peer QP 22 (guest 1), of soft-RoCE, does "
+                      "not answer")
+
+    def test_commands(self):
+        queue = card()["command-queue"]
+        queue.update({"producer": 9, "last-doorbell": NOW - 2 * SECOND})
+        self.says([guest(1, **{"command-queue": queue})],
+                  "the command queue of guest 1 owes 2 answers, last doorbell "
+                  "2.0 s ago: the card has not fetched them")
+        queue.update({"producer": 8, "fetched": 8, "running": "CREATE_MR"})
+        self.says([guest(1, **{"command-queue": queue})],
+                  "the command queue of guest 1 owes 1 answer, last doorbell "
+                  "2.0 s ago: command CREATE_MR is under way")
+
+    def test_completions_that_wait_for_company(self):
+        queue = cq(**{"producer": 1, "armed": "any", "last-arm": 1,
+                      "held-back": 1, "last-completion": NOW})
+        self.says([guest(1, queue)],
+                  "CQ 1 (guest 1): 1 completion unread, the last came just "
+                  "now: its event waits for more of them (MODIFY_CQ)")
+
+    def test_what_the_card_itself_does_not_know(self):
+        one = self.waiting(wait="unknown", **{"waits-for": "nothing"})
+        self.says([guest(2, one)], "QP 17 (guest 2) waits for nothing")
+
+
+class Progress(unittest.TestCase):
+    def reasons(self, **changes):
+        one = qp(17, "::ffff:10.77.0.1", 22, **{"wait": "ack", **changes})
+        return View([guest(1), guest(2, one)]).reasons()
+
+    def holds(self, before, after):
+        return [reason.code for reason in after if reason.holds_since(before)]
+
+    def test_what_moves_does_not_wait(self):
+        self.assertEqual(self.holds(self.reasons(), self.reasons()), ["ack"])
+        moved = self.reasons(**{"unacked-psn": 6})
+        self.assertEqual(self.holds(self.reasons(), moved), [])
+
+    def test_what_broke_meanwhile_is_told(self):
+        broke = self.reasons(state="err", error={
+            "status": "bad response", "wr-id": 1, "receive": False})
+        self.assertEqual(self.holds(self.reasons(), broke), ["error"])
+        self.assertEqual(self.holds([], broke), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
