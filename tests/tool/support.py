@@ -32,6 +32,24 @@ class Folders(unittest.TestCase):
                               check=False)
 
 
+class Programs(Folders):
+    """Tests that put programs of their own before the real ones."""
+
+    def setUp(self):
+        super().setUp()
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        patch = mock.patch.dict(os.environ, {
+            "PATH": f"{self.bin}:{os.environ['PATH']}"})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def program(self, name, script):
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+
 def artifacts(qemu="/nonexistent/qemu"):
     """What a set-up would have made."""
     return types.SimpleNamespace(

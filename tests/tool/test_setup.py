@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The set-up's logic, with programs of apt that fail as a mirror does."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
-from support import VROCE, Folders  # noqa: E402
+from support import VROCE, Folders, Programs  # noqa: E402
 from vroce_tool import aptroot, hostpkgs, images, qemu, util  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
@@ -32,24 +31,6 @@ NEW_FILE = """\
 @@ -0,0 +1 @@
 +int x;
 """
-
-
-class Programs(Folders):
-    """Tests that put programs of their own before the real ones."""
-
-    def setUp(self):
-        super().setUp()
-        self.bin = self.folder / "bin"
-        self.bin.mkdir()
-        patch = mock.patch.dict(os.environ, {
-            "PATH": f"{self.bin}:{os.environ['PATH']}"})
-        patch.start()
-        self.addCleanup(patch.stop)
-
-    def program(self, name, script):
-        path = self.bin / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
 
 
 class Mirrors(Programs):
