@@ -43,6 +43,7 @@ struct options {
 	uint32_t message;
 	unsigned int ops;	/* bit mask of enum op */
 	unsigned long rounds;
+	unsigned long loops;
 	bool poll;
 };
 
@@ -56,6 +57,7 @@ struct hello {
 	uint32_t message;
 	uint32_t ops;
 	uint32_t rounds;
+	uint32_t loops;
 	uint32_t mtu;
 	uint8_t gid[16];
 } __attribute__((packed));
@@ -74,6 +76,7 @@ struct xfer {
 	union ibv_gid gid;
 	struct hello peer;	/* host byte order */
 	int sock;
+	double completed;	/* when the last completion came */
 };
 
 static void __attribute__((noreturn, format(printf, 1, 2)))
@@ -271,6 +274,7 @@ static void exchange_hello(struct xfer *x)
 		.message = htobe32(x->opt.message),
 		.ops = htobe32(x->opt.ops),
 		.rounds = htobe32(x->opt.rounds),
+		.loops = htobe32(x->opt.loops),
 		.mtu = htobe32(x->mtu),
 	};
 	struct hello *peer = &x->peer;
@@ -286,10 +290,12 @@ static void exchange_hello(struct xfer *x)
 	peer->message = be32toh(peer->message);
 	peer->ops = be32toh(peer->ops);
 	peer->rounds = be32toh(peer->rounds);
+	peer->loops = be32toh(peer->loops);
 	peer->mtu = be32toh(peer->mtu);
 	if (peer->size != x->opt.size || peer->message != x->opt.message ||
-	    peer->ops != x->opt.ops || peer->rounds != x->opt.rounds)
-		die("both sides need the same -s, -m, -o and -n");
+	    peer->ops != x->opt.ops || peer->rounds != x->opt.rounds ||
+	    peer->loops != x->opt.loops)
+		die("both sides need the same -s, -m, -o, -n and -l");
 	if (peer->mtu < x->mtu)
 		x->mtu = peer->mtu;
 }
@@ -452,20 +458,32 @@ static int take_completions(struct xfer *x)
 		die("ibv_poll_cq failed");
 	for (i = 0; i < n; i++)
 		if (wc[i].status != IBV_WC_SUCCESS)
-			die("completion of message %" PRIu64 ": %s (vendor error 0x%x)",
+			die("completion of message %" PRIu64 ": %s (vendor error 0x%x), %.1f s after the last one",
 			    wc[i].wr_id, ibv_wc_status_str(wc[i].status),
-			    wc[i].vendor_err);
+			    wc[i].vendor_err, now() - x->completed);
+	x->completed = now();
 	return n;
 }
 
-static uint64_t message_count(const struct xfer *x)
+/* Messages that the buffer holds. */
+static uint64_t buffer_count(const struct xfer *x)
 {
 	return (x->opt.size + x->opt.message - 1) / x->opt.message;
 }
 
+static uint64_t message_count(const struct xfer *x)
+{
+	return buffer_count(x) * x->opt.loops;
+}
+
+static uint64_t message_offset(const struct xfer *x, uint64_t index)
+{
+	return index % buffer_count(x) * x->opt.message;
+}
+
 static struct ibv_sge message_sge(const struct xfer *x, uint64_t index)
 {
-	uint64_t offset = index * x->opt.message;
+	uint64_t offset = message_offset(x, index);
 	uint64_t left = x->opt.size - offset;
 
 	return (struct ibv_sge) {
@@ -504,7 +522,7 @@ static void post_send(struct xfer *x, enum op op, uint64_t index)
 		.opcode = opcodes[op],
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = {
-			.remote_addr = x->peer.va + index * x->opt.message,
+			.remote_addr = x->peer.va + message_offset(x, index),
 			.rkey = x->peer.rkey,
 		},
 	};
@@ -552,6 +570,7 @@ static void receive_all(struct xfer *x, uint64_t posted)
 static bool transfer(struct xfer *x, enum op op)
 {
 	bool client = x->opt.server, source = client == (op != OP_READ);
+	uint64_t moved = x->opt.size * x->opt.loops;
 	uint64_t mine, theirs, posted = 0;
 	double began, seconds;
 
@@ -564,6 +583,7 @@ static bool transfer(struct xfer *x, enum op op)
 	barrier(x);
 
 	began = now();
+	x->completed = began;
 	if (client)
 		request_all(x, op);
 	else if (op == OP_SEND)
@@ -574,8 +594,8 @@ static bool transfer(struct xfer *x, enum op op)
 	mine = checksum(x->buf, x->opt.size);
 	theirs = swap64(x, mine);
 	printf("%-5s %" PRIu64 " bytes in %.3f s, %.1f MiB/s, checksum here %016"
-	       PRIx64 " there %016" PRIx64 " %s\n", op_names[op], x->opt.size,
-	       seconds, x->opt.size / seconds / (1 << 20), mine, theirs,
+	       PRIx64 " there %016" PRIx64 " %s\n", op_names[op], moved, seconds,
+	       moved / seconds / (1 << 20), mine, theirs,
 	       mine == theirs ? "match" : "DIFFER");
 	fflush(stdout);
 	return mine == theirs;
@@ -593,6 +613,7 @@ static void usage(FILE *to)
 	      "  -s BYTES    size of a transfer, with K, M or G (default: 64M)\n"
 	      "  -m BYTES    size of a message (default: 1M)\n"
 	      "  -n ROUNDS   do all of it so many times (default: 1)\n"
+	      "  -l LOOPS    move the data so many times before it is checked (default: 1)\n"
 	      "  -P          poll for completions instead of waiting for events\n"
 	      "  -p PORT     TCP port (default: " DEFAULT_PORT ")\n", to);
 }
@@ -645,7 +666,7 @@ static void parse_options(struct options *opt, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "d:g:o:s:m:n:p:Ph")) != -1) {
+	while ((c = getopt(argc, argv, "d:g:o:s:m:n:l:p:Ph")) != -1) {
 		switch (c) {
 		case 'd':
 			opt->device = optarg;
@@ -664,6 +685,9 @@ static void parse_options(struct options *opt, int argc, char **argv)
 			break;
 		case 'n':
 			opt->rounds = parse_number(optarg, 1, UINT32_MAX);
+			break;
+		case 'l':
+			opt->loops = parse_number(optarg, 1, UINT32_MAX);
 			break;
 		case 'p':
 			opt->port = optarg;
@@ -696,6 +720,7 @@ int main(int argc, char **argv)
 			.message = 1 << 20,
 			.ops = (1u << OP_COUNT) - 1,
 			.rounds = 1,
+			.loops = 1,
 		},
 	};
 	bool good = true;

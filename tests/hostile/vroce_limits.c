@@ -259,7 +259,7 @@ static void usage(FILE *to)
 {
 	fputs("usage: vroce_limits [OPTION]...\n"
 	      "  -d DEVICE   RDMA device (default: the first)\n"
-	      "  -w          with everything taken, wait for the end of standard input\n"
+	      "  -w          with everything taken, wait for a line of standard input\n"
 	      "  -x          exit without giving anything back\n", to);
 }
 
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 	if (wait) {
 		puts("all is taken");
 		fflush(stdout);
-		while (getchar() != EOF)
+		while ((c = getchar()) != EOF && c != '\n')
 			;
 	}
 	if (leave)
