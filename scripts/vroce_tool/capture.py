@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from .lab import Lab, add_lab, between
-from .util import Command, Interrupted, UserError, finish, say, start
+from .util import (Command, Interrupted, UserError, finish, output_file, say,
+                   start)
 
 PERIOD_SECONDS = 0.1
 PCAP_HEADER_BYTES = 24
@@ -135,7 +136,8 @@ def follow(path, sink, until):
 
 def add_arguments(parser):
     add_lab(parser)
-    parser.add_argument("-w", "--write", metavar="FILE", type=Path,
+    parser.add_argument("-w", "--write", metavar="FILE",
+                        type=output_file,
                         help="write the frames to FILE instead of showing them "
                         "decoded")
     parser.add_argument("--boot", action="store_true",

@@ -7,13 +7,14 @@ that program's own status.
 """
 
 import argparse
+import errno
 import signal
 import sys
 import time
 
 from . import (capture, demo, impair, inspect, lab, monitor, pair, reload,
                setup, shell, stopcont, testrun, why)
-from .util import Interrupted, UserError, stop_children
+from .util import Interrupted, UserError, cache_dir, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
 MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor,
@@ -22,6 +23,10 @@ MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor,
 # Signals that come within this time of another are one request to stop.
 REPEAT_SECONDS = 1
 _interrupted_at = None
+
+# What the user can do something about, wherever it comes up.
+OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
+                  errno.EPERM}
 
 
 def make_parser():
@@ -64,6 +69,13 @@ def main(argv=None):
     except BrokenPipeError:
         # The reader of our output is gone: nothing more to say to it.
         sys.stdout = None
+        return 1
+    except OSError as error:
+        if error.errno not in OF_THE_MACHINE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"vroce: {where}{error.strerror}; the cache is {cache_dir()}, "
+              "VROCE_CACHE names another folder", file=sys.stderr)
         return 1
     except Interrupted:
         print("vroce: interrupted", file=sys.stderr)

@@ -4,7 +4,6 @@
 import csv
 import json
 import time
-from pathlib import Path
 from typing import Callable, NamedTuple
 
 from . import programs, setup
@@ -13,8 +12,8 @@ from .e2e import Bench
 from .guest import CARD
 from .lab import Lab, Starter, lab_name, up_options
 from .oops import ConsoleWatch
-from .util import (Command, UserError, cache_dir, elapsed, publish, say,
-                   scratch, step, write_atomic)
+from .util import (Command, UserError, cache_dir, elapsed, output_file,
+                   publish, say, scratch, step, write_atomic)
 
 LAB = "demo"
 SHOWN_FRAMES = 4
@@ -72,7 +71,7 @@ class Outcome(NamedTuple):
 
 
 def add_arguments(parser):
-    parser.add_argument("--json", metavar="FILE", type=Path,
+    parser.add_argument("--json", metavar="FILE", type=output_file,
                         help="write the results as data")
     parser.add_argument("--yes", "-y", action="store_true",
                         help="install missing host packages without asking")
@@ -80,7 +79,7 @@ def add_arguments(parser):
                         help=f"the name of the lab (default: {LAB})")
     parser.add_argument("--rxe", metavar="K", type=int, action="append",
                         help="guest K is a stock soft-RoCE peer, see 'up'")
-    parser.add_argument("--pcap", metavar="FILE", type=Path,
+    parser.add_argument("--pcap", metavar="FILE", type=output_file,
                         help="where to leave the capture (default: demo.pcap "
                         "in the cache)")
     parser.add_argument("--keep", action="store_true",

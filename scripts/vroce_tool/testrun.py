@@ -5,14 +5,14 @@ import contextlib
 import json
 import os
 import time
-from pathlib import Path
 
 from . import hostpkgs, programs, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
 from .suites import SUITES, Case
-from .util import Command, UserError, elapsed, step, write_atomic
+from .util import (Command, UserError, elapsed, output_file, step,
+                   write_atomic)
 
 
 class Session:
@@ -78,7 +78,7 @@ def add_arguments(parser):
                         help="the cases that take long, too")
     parser.add_argument("--list", action="store_true",
                         help="list the suites and their cases, run none")
-    parser.add_argument("--json", metavar="FILE", type=Path,
+    parser.add_argument("--json", metavar="FILE", type=output_file,
                         help="write the results as data")
     parser.add_argument("--yes", "-y", action="store_true",
                         help="install missing host packages without asking")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What all parts of the tool share: errors, paths, locks, children, progress."""
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -50,6 +51,19 @@ def cache_dir():
     except OSError as error:
         raise UserError(f"cannot create the cache {path}: {error.strerror}; "
                         "set VROCE_CACHE to a folder you can write") from None
+    return path
+
+
+def output_file(text):
+    """An argparse type: a file that can be written, known before the work."""
+    path = Path(text).absolute()
+    place = next(one for one in (path, *path.parents) if one.exists())
+    reason = "it is a folder" if path.is_dir() else \
+        f"{place} is not a folder" if place != path and not place.is_dir() \
+        else f"{place} does not allow it" if not os.access(place, os.W_OK) \
+        else None
+    if reason:
+        raise argparse.ArgumentTypeError(f"cannot write '{text}': {reason}")
     return path
 
 
