@@ -101,6 +101,7 @@ class _Process:
 
     def __init__(self, side, guest, show):
         self.side = side
+        self.guest = guest
         # All that this command starts has it in its environment.
         self.mark = f"{os.getpid()}.{next(_serial)}"
         self.remote = Remote(guest, "read -r go; exec < /dev/null; "
