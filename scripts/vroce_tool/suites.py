@@ -3,7 +3,8 @@
 
 A suite is list(slow), the names of its cases as far as they are known without
 running them, and run(session), which reports each case to session.add().  Of
-the cases that take long only those that slow asks for are listed and run.
+the cases that take long only those that slow asks for are listed and run; of
+all cases, those whose listed name session.wants().
 """
 
 import json
@@ -59,11 +60,13 @@ class _Meson:
     def run(self, session):
         build = hostbuild.build(hostbuild.SANITIZED,
                                 what="the engine and its tests")
+        names = [name.rpartition(" / ")[2] for name in self.list(session.slow)
+                 if session.wants(name)]
         began = time.monotonic()
         log = build / "meson-logs" / "testlog.json"
         log.unlink(missing_ok=True)
         result = subprocess.run(["meson", "test", "-C", build, *self.choice,
-                                 "--timeout-multiplier", HANG_FACTOR],
+                                 "--timeout-multiplier", HANG_FACTOR, *names],
                                 text=True, capture_output=True,
                                 errors="replace", check=False)
         if not log.exists():
@@ -128,7 +131,8 @@ class _ToolResult(unittest.TestResult):
 def run_tool(session):
     result = _ToolResult(session)
     for test in tool_tests():
-        test.run(result)
+        if session.wants(test.id()):
+            test.run(result)
 
 
 def list_qtest(_slow):
@@ -161,7 +165,8 @@ def list_guest(_slow):
 
 
 def run_guest(session):
-    programs = guestbuild.build_tests()
+    programs = [program for program in guestbuild.build_tests()
+                if session.wants(f"kselftest {Path(program).name}")]
     with session.lab(e2e.Shape((CARD,))) as lab, lab.watch() as watch:
         guest = lab.guest(1)
         for program in programs:
@@ -194,6 +199,8 @@ class _Guests:
         guestbuild.build_tests()
         shared = {}
         for test in self.tests(session.slow):
+            if not session.wants(test.name):
+                continue
             shared.setdefault(id(test) if test.own_lab else test.lab,
                               []).append(test)
         for tests in shared.values():

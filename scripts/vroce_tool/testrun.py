@@ -21,6 +21,7 @@ class Session:
     def __init__(self, options):
         self.options = options
         self.slow = options.slow    # run the cases that take long, too
+        self.only = options.only    # run those with this in their name, or None
         self.began = time.monotonic()
         self.suite = None
         self.results = []           # (suite's name, Case)
@@ -32,6 +33,10 @@ class Session:
         if not self._artifacts:
             self._artifacts = setup.ensure(yes=self.options.yes)
         return self._artifacts
+
+    def wants(self, name):
+        """Is the case of this name, as the suite lists it, to be run?"""
+        return self.only is None or self.only in name
 
     def add(self, case):
         self.results.append((self.suite, case))
@@ -76,6 +81,8 @@ def add_arguments(parser):
                         "all)")
     parser.add_argument("--slow", action="store_true",
                         help="the cases that take long, too")
+    parser.add_argument("-k", metavar="TEXT", dest="only",
+                        help="only cases with TEXT in their name")
     parser.add_argument("--list", action="store_true",
                         help="list the suites and their cases, run none")
     parser.add_argument("--json", metavar="FILE", type=output_file,
@@ -93,16 +100,30 @@ def chosen_suites(names):
     return [suite for suite in SUITES if not names or suite.name in names]
 
 
+def having_cases(suites, session):
+    """The suites; with -k, those that have a case with that in its name."""
+    if session.only is None:
+        return suites
+    chosen = [suite for suite in suites
+              if any(map(session.wants, suite.list(session.slow)))]
+    if not chosen:
+        raise UserError(f"no case has '{session.only}' in its name; 'vroce test "
+                        "--list' lists them, with --slow those that take long, "
+                        "too")
+    return chosen
+
+
 def run_command(args):
     suites = chosen_suites(args.suite)
+    session = Session(args)
     if args.list:
-        for suite in suites:
+        for suite in having_cases(suites, session):
             print(f"{suite.name}: {suite.help}")
-            for name in suite.list(args.slow):
+            for name in filter(session.wants, suite.list(args.slow)):
                 print(f"    {name}")
         return 0
     hostpkgs.ensure(args.yes)
-    session = Session(args)
+    suites = having_cases(suites, session)
     try:
         for suite in suites:
             session.suite = suite.name

@@ -242,8 +242,9 @@ class Ktap(unittest.TestCase):
 
 
 class Runner(Folders):
-    def session(self, *statuses):
-        session = testrun.Session(types.SimpleNamespace(yes=False, slow=False))
+    def session(self, *statuses, only=None):
+        session = testrun.Session(types.SimpleNamespace(yes=False, slow=False,
+                                                        only=only))
         session.suite = "s"
         for number, status in enumerate(statuses):
             session.add(suites.Case(f"case{number}", status, 0.5, "why"))
@@ -267,6 +268,14 @@ class Runner(Folders):
             testrun._run_suite(suites.Suite("x", "", list, lambda s: None),
                                session)
         self.assertEqual(session.count("fail"), 1)
+
+    def test_only_what_was_asked_for(self):
+        one = suites.Suite("one", "", lambda slow: ["ping", "rping"], print)
+        other = suites.Suite("other", "", lambda slow: ["bandwidth"], print)
+        self.assertEqual(testrun.having_cases([one, other],
+                                              self.session(only="ping")), [one])
+        with self.assertRaisesRegex(UserError, "no case has 'pong' in its name"):
+            testrun.having_cases([one, other], self.session(only="pong"))
 
 
 if __name__ == "__main__":
