@@ -331,6 +331,7 @@ bool vr_query_gid(const struct vr_engine *e, uint32_t index, struct vr_gid_info 
 /*
  * What the guest's memory says now, which the engine itself reads only when it
  * has to; nothing changes. False: no such queue, or its memory cannot be read.
+ * As to guest memory these are entries into the engine like any other.
  */
 /* Completions that the program has taken. */
 bool vr_peek_cq(struct vr_engine *e, uint32_t cqn, uint32_t *consumer);
