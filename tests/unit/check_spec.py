@@ -7,8 +7,9 @@
 
 EXAMPLES is the program built from spec-examples.c.  Every name of the header
 has a row with its value in some table, every struct a drawing that is exactly
-the compiler's layout with each field explained below it, and every example the
-bytes that driver and device write.  Then mistakes are put into copies of the
+the compiler's layout with each field explained below it, every example the bytes
+that driver and device write; MODIFY_QP requires and allows what its table says.
+Then mistakes are put into copies of the
 pages, one at a time, and each must be seen.
 """
 
@@ -33,6 +34,8 @@ BLOCK = re.compile(r"^```\n((?:struct |example )?([\w.-]+)[,:].*?)\n```$",
 SIZE = re.compile(r"`struct (\w+)`[^|`\n]{0,3}?[(,] ?(\d+) bytes")
 # A name has its value in one table; that of a register is used elsewhere.
 ROW_OF = r"(?m)^\| (?:bit )?\w+(?: \+ 4v)? \| `%s\b"
+TRANSITION = re.compile(r"^\|([A-Z ]*)\|([A-Z ]*)\|([A-Z, ]*)\|([A-Z_, ]*)\|"
+                        r"([A-Za-z_, ]*)\|$", re.M)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
@@ -65,9 +68,10 @@ class Page(NamedTuple):
 
 
 class Checker:
-    def __init__(self, hardware, blocks):
-        self.hardware, self.blocks = hardware, blocks
+    def __init__(self, hardware, blocks, program):
+        self.hardware, self.blocks, self.program = hardware, blocks, program
         self.page = functools.cache(self._page)
+        self.transitions = functools.cache(self._transitions)
 
     def problems(self, pages):
         read = {path: self.page(path, text) for path, text in pages.items()}
@@ -96,7 +100,8 @@ class Checker:
                     tuple(m[2] for m in blocks), links, anchors(text),
                     (*self._names(path, rows), *self._drawings(path, blocks),
                      *self._fields(path, text, blocks),
-                     *self._sizes(path, text), *columns(path, text)))
+                     *self._sizes(path, text), *columns(path, text),
+                     *self.transitions(tuple(TRANSITION.findall(text)))))
 
     def _names(self, path, rows):
         for bit, number, name in rows:
@@ -128,6 +133,56 @@ class Checker:
             struct = self.hardware.structs.get(name)
             if not struct or struct.size != int(size):
                 yield f"sizes: {path}: struct {name} has not {size} bytes"
+
+
+    def _transitions(self, rows):
+        """Does the device require and allow what the rows of MODIFY_QP say?"""
+        table = self._read_transitions(rows) if rows else {}
+        bits = [value for name, value in self.hardware.values.items()
+                if name.startswith("VROCE_QP_") and name != "VROCE_QP_STATE"]
+        none, attr = (self.hardware.values["VROCE_RULE_" + name]
+                      for name in ("NONE", "QP_ATTR"))
+        wanted = []     # (type, from, to, mask), the rule
+        for key, (required, optional) in table.items():
+            wanted += [((*key, required), none),
+                       ((*key, required | optional), none)]
+            wanted += [((*key, required & ~bit), attr)
+                       for bit in bits if required & bit]
+            wanted += [((*key, required | bit), attr)
+                       for bit in bits if not (required | optional) & bit]
+        if rows:
+            states = range(self.hardware.values["VROCE_QPS_ERR"])
+            types = range(self.hardware.values["VROCE_QPT_ETH"] + 1)
+            bad = self.hardware.values["VROCE_RULE_QP_TRANSITION"]
+            wanted += [((kind, a, b, 0), bad) for kind in types for a in states
+                       for b in states if b and (kind, a, b) not in table]
+        answers = subprocess.run(
+            [self.program, "transitions"], text=True, check=True,
+            input="\n".join(" ".join(map(str, q)) for q, _ in wanted),
+            stdout=subprocess.PIPE).stdout.split() if wanted else []
+        return [f"transitions: type, from, to, mask {query} breaks rule "
+                f"{answer}, not {rule}"
+                for (query, rule), answer in zip(wanted, answers)
+                if int(answer) != rule]
+
+    def _read_transitions(self, rows):
+        """{(type, from, to): [required, optional]}"""
+        def value(kind, name):
+            return self.hardware.values.get(f"VROCE_{kind}_{name}", 0)
+        table, states, keys = {}, (0, 0), []
+        for row in rows:
+            source, target, kinds, *masks = map(str.strip, row)
+            if source:
+                states = value("QPS", source), value("QPS", target)
+            if kinds:
+                keys = [(value("QPT", kind), *states)
+                        for kind in kinds.split(", ")]
+            for key in keys:
+                mask = table.setdefault(key, [0, 0])
+                for i, names in enumerate(masks):
+                    for name in re.findall("[A-Z_]+", names):
+                        mask[i] |= value("QP", name)
+        return table
 
 
 def anchors(text):
@@ -164,6 +219,10 @@ def mistakes(hardware, path, text):
             if not field.name.startswith("reserved"):
                 yield f"no word of {m[2]}.{field.name}", text[:m.end()] + \
                     text[m.end():].replace(f"`{field.name}`", "it")
+    for m in TRANSITION.finditer(text):
+        yield f"no {m[0]}", text[:m.start()] + text[m.end():]
+        yield f"more than {m[0]}", text[:m.end() - 1] + "QKEY, AV |" + \
+            text[m.end():]
     for m in SIZE.finditer(text):
         yield f"size of {m[1]}", text[:m.start(2)] + "7" + text[m.end(2):]
     for m in LINK.finditer(text):
@@ -199,7 +258,7 @@ def main(argv):
     if argv[1] == "--update":
         update(blocks, pages)
         return 0
-    checker = Checker(hardware, blocks)
+    checker = Checker(hardware, blocks, argv[-1])
     problems = checker.problems(pages)
     number, missed = (0, []) if problems else unseen(checker, pages)
     print(f"{'not ' * bool(problems)}ok 1 {len(hardware.values)} names, "

@@ -6,6 +6,9 @@
  *
  *   NAME TYPE[,TYPE...] ADDRESS BYTES
  *
+ * With the argument "transitions" it answers instead, for each line TYPE FROM
+ * TO MASK of its input, with the rule that such a MODIFY_QP breaks.
+ *
  * A type is a struct of vroce_hw.h, a word that check_spec.py can draw, or
  * "bytes". Address 0: it is not in memory. Everything is printed from where it
  * was put for the other side to read.
@@ -16,6 +19,7 @@
 #include <string.h>
 
 #include "fakehost.h"
+#include "vr_transport.h"
 
 #define LOG_CQ      4u      /* entries of each CQ */
 #define LOG_EQ      4u
@@ -587,11 +591,24 @@ static void ethernet(void)
     take_cqe("ethernet-receive.cqe", &eth_cq, 0xe2, VROCE_WCS_SUCCESS);
 }
 
-int main(void)
+static void answer_transitions(void)
+{
+    unsigned int type, from, to, mask;
+
+    while (scanf("%u %u %u %u", &type, &from, &to, &mask) == 4) {
+        printf("%d\n", vr_qp_transition(type, from, to, mask));
+    }
+}
+
+int main(int argc, char **argv)
 {
     struct vr_config cfg;
     struct queue_pair qp;
 
+    if (argc > 1 && !strcmp(argv[1], "transitions")) {
+        answer_transitions();
+        return 0;
+    }
     vr_config_init(&cfg);
     memcpy(cfg.mac, mac, sizeof(mac));
     h = fh_new(&cfg, 1);
