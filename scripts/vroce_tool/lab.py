@@ -495,6 +495,7 @@ def describe(lab):
     began = lab.spec.get("began")
     return {"lab": lab.name, "running": lab.running(),
             "ready": "ready" in lab.spec,
+            "stopped": state.get("supervisor", {}).get("stopped", False),
             "seconds": round(time.time() - began, 1) if began else None,
             "accel": lab.spec.get("accel"), "memory": lab.spec.get("memory"),
             "cpus": lab.spec.get("cpus"), "folder": str(lab.folder),
@@ -515,6 +516,7 @@ def run_status(args):
         print("no lab is running")
     for lab in labs:
         word = "ended" if not lab["running"] else \
+            "stands still ('vroce cont' goes on)" if lab["stopped"] else \
             "up" if lab["ready"] else "booting"
         print(f"lab {lab['lab']}: {word}, {lab['accel']}, {lab['cpus']} "
               f"processors and {lab['memory']} MiB a guest, logs in "
