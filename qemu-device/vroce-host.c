@@ -36,6 +36,7 @@ void vroce_leave(VroceState *s)
     if (--s->entered) {
         return;
     }
+    vroce_net_end_burst(s);
     if (s->guard_is_ours) {
         DEVICE(s)->mem_reentrancy_guard.engaged_in_io = false;
     }

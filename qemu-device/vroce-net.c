@@ -21,6 +21,10 @@ bool vroce_frame_tx(void *opaque, const uint8_t *frame, size_t len)
 {
     VroceState *s = opaque;
 
+    if (!s->tx_burst) {
+        s->tx_burst = true;
+        qemu_net_burst(qemu_get_queue(s->nic), true);
+    }
     s->tx_blocked = !qemu_send_packet_async(qemu_get_queue(s->nic), frame, len,
                                             vroce_frame_sent);
     s->last_frame_sent = vroce_now();
@@ -60,6 +64,24 @@ static ssize_t vroce_receive(NetClientState *nc, const uint8_t *frame,
     return len;
 }
 
+/* Once for all frames of a burst, the engine does what they ask for. */
+static void vroce_burst(NetClientState *nc, bool more)
+{
+    VroceState *s = qemu_get_nic_opaque(nc);
+
+    vroce_enter(s);
+    vr_burst(s->engine, more, vroce_now());
+    vroce_leave(s);
+}
+
+void vroce_net_end_burst(VroceState *s)
+{
+    if (s->tx_burst) {
+        s->tx_burst = false;
+        qemu_net_burst(qemu_get_queue(s->nic), false);
+    }
+}
+
 bool vroce_net_link_up(VroceState *s)
 {
     NetClientState *nc = qemu_get_queue(s->nic);
@@ -91,6 +113,7 @@ static NetClientInfo vroce_net_info = {
     .size = sizeof(NICState),
     .can_receive = vroce_can_receive,
     .receive = vroce_receive,
+    .burst = vroce_burst,
     .link_status_changed = vroce_link_status_changed,
 };
 

@@ -104,6 +104,7 @@ struct VroceState {
     bool run_engine;            /* for bh: vr_run() is wanted */
     bool tx_ready;              /* for bh: tell the engine so */
     bool tx_blocked;            /* the backend took a frame and said stop */
+    bool tx_burst;              /* the backend was told of a burst */
     uint64_t tx_blocked_since;  /* ns; these three are not migrated */
     uint64_t last_frame_sent, last_frame_received;
     bool rx_refused;            /* for bh: take the queued frames */
@@ -209,6 +210,8 @@ void vroce_net_reset(VroceState *s);
 bool vroce_net_link_up(VroceState *s);
 /* Tell the engine of the carrier; nothing happens when it knows. */
 void vroce_net_update_link(VroceState *s);
+/* The engine has sent all that it has to send now. */
+void vroce_net_end_burst(VroceState *s);
 /* See struct vr_host_ops. */
 bool vroce_frame_tx(void *opaque, const uint8_t *frame, size_t len);
 

@@ -78,7 +78,7 @@ static void engine_init_state(struct vr_engine *e)
     memcpy(e->netdev_mac, e->cfg.mac, sizeof(e->netdev_mac));
     e->armed_deadline = VR_NEVER;
     e->eq_overrun = false;
-    e->enabled = e->tx_full = e->kicked = e->fatal = false;
+    e->enabled = e->tx_full = e->kicked = e->fatal = e->burst = false;
     memset(e->counters, 0, sizeof(e->counters));
     e->gid_hint = e->gids_end = 0;
     memset(e->gids, 0, e->cfg.num_gids * sizeof(*e->gids));
@@ -218,7 +218,8 @@ static bool engine_runs(struct vr_engine *e, uint64_t now)
 
 void vr_entry_end(struct vr_engine *e)
 {
-    if (e->enabled && !e->fatal && vr_sched_run(e, ENTRY_BUDGET)) {
+    if (e->enabled && !e->fatal && !e->burst &&
+        vr_sched_run(e, ENTRY_BUDGET)) {
         vr_kick(e);
     }
 }
@@ -311,6 +312,13 @@ void vr_receive(struct vr_engine *e, const uint8_t *frame, size_t len,
     if (!vr_edge_receive(e, frame, len)) {
         vr_eth_receive(e, frame, len);
     }
+    vr_entry_end(e);
+}
+
+void vr_burst(struct vr_engine *e, bool more, uint64_t now)
+{
+    e->now = now;
+    e->burst = more;
     vr_entry_end(e);
 }
 

@@ -608,6 +608,7 @@ struct vr_engine {
     void *host;
     uint64_t now;               /* ns, as last told */
     bool enabled, link_up, tx_full, kicked, fatal;
+    bool burst;                 /* more frames follow at once; not saved */
 
     struct vr_table qps, cqs, eqs, mrs, pds, srqs, contexts;
     struct vr_context kernel_context;

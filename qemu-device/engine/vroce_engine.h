@@ -167,6 +167,13 @@ void vr_doorbell(struct vr_engine *e, uint32_t page, uint64_t value,
 void vr_receive(struct vr_engine *e, const uint8_t *frame, size_t len,
                 uint64_t now);
 
+/*
+ * Frames follow one upon the other (more), and the last of them was given to
+ * vr_receive() (!more): what they ask for, acknowledgements above all, is done
+ * once at the end, in a bounded slice. No other entry comes in between.
+ */
+void vr_burst(struct vr_engine *e, bool more, uint64_t now);
+
 /* The wire takes frames again. */
 void vr_tx_ready(struct vr_engine *e, uint64_t now);
 
