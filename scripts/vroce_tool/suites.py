@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -79,6 +80,64 @@ class _Meson:
             session.add(Case(test["name"], statuses.get(test["result"], FAIL),
                              test["duration"], test.get("stdout", "")
                              + test.get("stderr", "")))
+
+
+class _Simulation:
+    """The suite of the simulation: each scenario on each of both links."""
+
+    SEEDS, SLOW_SEEDS = 1, 20
+    TIMEOUT = 1800
+    TRACE = REPO / "tests" / "sim" / "check_trace.py"
+
+    def __init__(self):
+        self._program = None
+
+    @property
+    def program(self):
+        """The simulation, built when first asked for."""
+        if not self._program:
+            self._program = hostbuild.build(
+                hostbuild.SANITIZED, "tests/sim/sim",
+                what="the simulation") / "tests" / "sim" / "sim"
+        return self._program
+
+    def list(self, slow):
+        """The scenarios; each has a case a link, and one that compares them."""
+        lines = subprocess.run([self.program, "--list"], text=True,
+                               capture_output=True, check=True).stdout
+        return ["trace"] + [line.split()[0] for line in lines.splitlines()
+                            if slow or not line.endswith("(slow)")]
+
+    def command(self, name, slow):
+        if name == "trace":
+            return [self.TRACE, self.program]
+        seeds = self.SLOW_SEEDS if slow else self.SEEDS
+        return [self.program, "--tap", "--scenario", name, "--seeds",
+                str(seeds)]
+
+    def run(self, session):
+        names = [name for name in self.list(session.slow)
+                 if session.wants(name)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            runs = {name: pool.submit(self._run_one,
+                                      self.command(name, session.slow))
+                    for name in names}
+            for name, future in runs.items():
+                output, status, seconds = future.result()
+                session.add_outcomes(ktap.parse(output, name, status), seconds)
+
+    def _run_one(self, command):
+        began = time.monotonic()
+        try:
+            result = subprocess.run(
+                command, text=True, errors="replace", stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=self.TIMEOUT, check=False)
+            output, status = result.stdout, result.returncode
+        except subprocess.TimeoutExpired as error:
+            output = (f"{(error.stdout or b'').decode(errors='replace')}\n"
+                      f"no end after {self.TIMEOUT} s")
+            status = None
+        return output, status, time.monotonic() - began
 
 
 def tool_tests():
@@ -228,7 +287,7 @@ def _run_e2e(test, bench):
 
 
 UNIT = _Meson("--no-suite", "sim")
-SIM = _Meson("--suite", "sim")
+SIM = _Simulation()
 PAIR, IMPAIR, HOSTILE, WHY = map(_Guests, ("e2e", "impair", "hostile", "why"))
 
 # The cheap ones first: a mistake shows early.

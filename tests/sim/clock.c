@@ -81,16 +81,19 @@ static void step(struct sim *s)
 
 void sim_run(struct sim *s, bool (*done)(struct sim *s), uint64_t limit)
 {
-    uint64_t end = s->now + limit;
+    uint64_t end;
 
+    if (s->p.limit && s->p.limit < limit) {
+        limit = s->p.limit;
+    }
+    end = s->now + limit;
     sim_poll(s);
     while (!done(s)) {
         if (!s->events->len) {
             sim_fail(s, "nothing is left to happen, but the run is not done");
         }
         if (s->now > end) {
-            sim_fail(s, "not done after %llu s",
-                     (unsigned long long)(limit / SEC));
+            sim_fail(s, "not done after %.3f ms", limit / 1e6);
         }
         step(s);
     }

@@ -13,6 +13,41 @@
 #define ETH_LEN 14
 #define OVERHEAD 70             /* of a packet, when only its payload is known */
 
+/* ------------------------------------------------------- for the trace */
+
+const char *packet_name(uint8_t opcode)
+{
+    static const char *const names[32] = {
+        "SEND FIRST", "SEND MIDDLE", "SEND LAST", "SEND LAST IMM", "SEND ONLY",
+        "SEND ONLY IMM", "WRITE FIRST", "WRITE MIDDLE", "WRITE LAST",
+        "WRITE LAST IMM", "WRITE ONLY", "WRITE ONLY IMM", "READ REQUEST",
+        "RESPONSE FIRST", "RESPONSE MIDDLE", "RESPONSE LAST", "RESPONSE ONLY",
+        "ACK", "ATOMIC ACK", "CMP SWAP", "FETCH ADD", "?", "SEND LAST INV",
+        "SEND ONLY INV",
+    };
+
+    return names[opcode & 31] ? names[opcode & 31] : "?";
+}
+
+const char *syndrome_name(int16_t syndrome, char buf[24])
+{
+    static const char *const naks[] = {
+        " NAK sequence", " NAK invalid", " NAK access", " NAK operation",
+    };
+
+    if (syndrome < 0) {
+        return "";
+    }
+    if (syndrome >= 0x60 && syndrome < 0x64) {
+        return naks[syndrome - 0x60];
+    }
+    snprintf(buf, 24, syndrome >> 5 == 1 ? " RNR %u" : syndrome >> 5 ? " AETH %u" :
+             " ack", syndrome & 31);
+    return buf;
+}
+
+/* ------------------------------------------------------------ arrivals */
+
 /* Something on its way to a node. */
 struct arrival {
     struct node *to, *from;
@@ -130,6 +165,7 @@ static bool chance(struct sim *s, double p)
 static uint32_t draw_fate(struct sim *s, const struct sim_packet *p)
 {
     uint32_t fate = s->filter ? s->filter(s, p) : 0;
+    char buf[24];
 
     s->packets++;
     if (p->to == VROCE_NONE || s->node[p->from].dead || s->node[p->to].dead ||
@@ -140,14 +176,12 @@ static uint32_t draw_fate(struct sim *s, const struct sim_packet *p)
     fate |= chance(s, s->p.dup) ? FATE_TWICE : 0;
     fate |= chance(s, s->p.reorder) ? FATE_LATE : 0;
     s->dropped += fate & FATE_LOST ? 1 : 0;
-    if (fate) {
-        sim_trace(s, "  fabric: n%u->n%d opcode 0x%02x psn 0x%06x%s%s%s%s",
-                  p->from, (int)p->to, p->opcode, p->psn,
-                  fate & FATE_LOST ? " lost" : "",
-                  fate & FATE_CORRUPT ? " corrupted" : "",
-                  fate & FATE_TWICE ? " twice" : "",
-                  fate & FATE_LATE ? " late" : "");
-    }
+    sim_trace(s, "n%u > n%d  %-15s qp %u psn 0x%06x%s%s%s%s%s", p->from,
+              (int)p->to, packet_name(p->opcode), p->dqpn, p->psn,
+              syndrome_name(p->syndrome, buf), fate & FATE_LOST ? ", lost" : "",
+              fate & FATE_CORRUPT ? ", corrupted" : "",
+              fate & FATE_TWICE ? ", twice" : "",
+              fate & FATE_LATE ? ", late" : "");
     return fate;
 }
 
@@ -170,6 +204,12 @@ static uint64_t travel_time(struct sim *s, uint32_t fate)
 
 /* --------------------------------------------------------- wire frames */
 
+/* ACK, atomic ACK, all but the middle ones of a READ's answer. */
+static bool has_aeth(uint8_t opcode)
+{
+    return opcode >= 0x0d && opcode <= 0x12 && opcode != 0x0e;
+}
+
 static bool look(struct node *n, const uint8_t *frame, size_t len,
                  struct sim_packet *p)
 {
@@ -177,7 +217,8 @@ static bool look(struct node *n, const uint8_t *frame, size_t len,
     uint16_t type = frame[12] << 8 | frame[13];
     size_t bth = ETH_LEN + (type == 0x0800 ? 20 : 40) + 8;
 
-    *p = (struct sim_packet) { .from = n->id, .to = VROCE_NONE, .len = len };
+    *p = (struct sim_packet) { .from = n->id, .to = VROCE_NONE, .len = len,
+                               .syndrome = -1 };
     for (uint32_t i = 0; i < s->p.nodes; i++) {
         uint8_t mac[6];
 
@@ -190,6 +231,9 @@ static bool look(struct node *n, const uint8_t *frame, size_t len,
         return false;
     }
     p->opcode = frame[bth];
+    if (has_aeth(p->opcode)) {
+        p->syndrome = frame[bth + 12];
+    }
     p->dqpn = frame[bth + 5] << 16 | frame[bth + 6] << 8 | frame[bth + 7];
     p->psn = frame[bth + 9] << 16 | frame[bth + 10] << 8 | frame[bth + 11];
     return true;
@@ -297,10 +341,15 @@ static bool sp_send(void *opaque, const struct vr_sp *sp)
         struct sim_packet p = {
             .from = n->id, .to = to, .opcode = vr_sp_bth_opcode(sp, i),
             .psn = vr_psn_add(sp->psn, i), .dqpn = sp->dqpn, .len = sp->mtu,
+            .syndrome = -1,
         };
-        uint32_t fate = draw_fate(s, &p);
         struct vr_sp rest = piece;
-        uint32_t left_over = sp->npkt - i - 1;
+        uint32_t left_over = sp->npkt - i - 1, fate;
+
+        if (has_aeth(p.opcode)) {
+            p.syndrome = sp->syndrome;
+        }
+        fate = draw_fate(s, &p);
 
         if (!fate) {
             plain++;
@@ -329,19 +378,38 @@ static const struct vr_link_ops ref_ops = { .send = sp_send };
 
 static void on_report(void *opaque, const struct vr_report *r)
 {
-    static const char *const kinds[] = {
-        [VR_REPORT_MISUSE] = "misuse", [VR_REPORT_QP_STATE] = "qp-state",
-        [VR_REPORT_TX] = "tx", [VR_REPORT_RX] = "rx",
-        [VR_REPORT_RETRY] = "retry", [VR_REPORT_COMPLETION] = "completion",
-        [VR_REPORT_EVENT] = "event", [VR_REPORT_COMMAND] = "command",
-    };
     struct node *n = opaque;
 
-    sim_trace(n->s, "n%u %s %u a=0x%llx b=0x%llx%s%s%s%s", n->id,
-              kinds[r->kind], r->number, (unsigned long long)r->a,
-              (unsigned long long)r->b, r->rule ? " rule " : "",
-              r->rule ? vr_rule_name(r->rule) : "", r->text ? ": " : "",
-              r->text ? r->text : "");
+    switch (r->kind) {
+    case VR_REPORT_TX:          /* the fabric says more */
+    case VR_REPORT_COMPLETION:  /* as does its consumer */
+        break;
+    case VR_REPORT_RX:
+        sim_trace(n->s, "     n%u  %-15s qp %u psn 0x%06llx arrives", n->id,
+                  packet_name(r->a), r->number, (unsigned long long)r->b);
+        break;
+    case VR_REPORT_QP_STATE:
+        sim_trace(n->s, "     n%u  qp %u: %s, was %s", n->id, r->number,
+                  vr_qp_state_name(r->b), vr_qp_state_name(r->a));
+        break;
+    case VR_REPORT_RETRY:
+        sim_trace(n->s, "     n%u  qp %u goes back to psn 0x%06llx, %llu retries "
+                  "left", n->id, r->number, (unsigned long long)r->a,
+                  (unsigned long long)r->b);
+        break;
+    case VR_REPORT_EVENT:
+        sim_trace(n->s, "     n%u  event %s of %u", n->id,
+                  vr_event_name(r->a), r->number);
+        break;
+    case VR_REPORT_COMMAND:
+        sim_trace(n->s, "     n%u  command %s: status %llu", n->id,
+                  vr_command_name(r->number), (unsigned long long)r->a);
+        break;
+    case VR_REPORT_MISUSE:
+        sim_trace(n->s, "     n%u  misuse of %u: %s %s", n->id, r->number,
+                  vr_rule_name(r->rule), r->text ? r->text : "");
+        break;
+    }
 }
 
 void fabric_attach(struct node *n)

@@ -2,7 +2,7 @@
 /* Scenarios that aim one fault at a time at a certain packet. */
 #include <string.h>
 
-#include "sim.h"
+#include "pair.h"
 
 /* The packet that is hit, counted from the run's first. */
 struct aim {
@@ -184,6 +184,13 @@ static bool first_side_failed(struct sim *s)
     return flow_first_error(s->flows->pdata[0], 0) != 0;
 }
 
+static bool some_completion(struct sim *s)
+{
+    struct pair *p = s->opaque;
+
+    return p->cqes[0]->len;
+}
+
 /* Counts how often the first packet of all is sent. */
 static uint32_t count_first(struct sim *s, const struct sim_packet *p)
 {
@@ -247,6 +254,65 @@ static uint64_t run_dead_wire(const struct scenario *sc,
         uint64_t d = dead_wire(sc, p, link, 8 + retries, retries);
 
         digest = digest_add(digest, &d, sizeof(d));
+    }
+    return digest;
+}
+
+/*
+ * No receive is ever posted: the oldest request ends in RNR_RETRY_EXC_ERR after
+ * rnr_retry waits, each of the responder's timer at least (IBA 9.7.5.2.8).
+ */
+static uint64_t rnr_exceeded(const struct scenario *sc,
+                             const struct sim_params *p, enum sim_link link,
+                             uint8_t retries, uint8_t code, uint64_t wait)
+{
+    struct sim *s = sim_new(p, link, sc->name);
+    struct pair pair;
+    struct drv_wr wr;
+    uint64_t took, digest;
+
+    pair_init(&pair, s, VROCE_QPT_RC);
+    s->opaque = &pair;
+    pair.conn[0].rnr_retry = retries;
+    pair.conn[1].min_rnr_timer = code;
+    pair_connect(&pair);
+    wr = pair_wr(&pair, 0, VROCE_WQE_SEND, 0, 3000);
+    took = s->now;
+    pair_post(&pair, 0, &wr);
+    sim_run(s, some_completion, 600 * SEC);
+    took = s->now - took;
+    sim_trace(s, "failed after %.3f us, %u waits of %.3f us", took / 1e3,
+              retries, wait / 1e3);
+    sim_check(s, pair_cqe(&pair, 0, 0)->status == VROCE_WCS_RNR_RETRY_EXC_ERR);
+    sim_check(s, took >= retries * wait);
+    sim_check(s, took <= retries * (wait + 100 * US) + 100 * US);
+    sim_check(s, vr_counters(s->node[1].h->e)[VROCE_CNT_TX_RNR_NAK] ==
+              retries + 1u);
+    digest = pair_digest(&pair);
+    pair_fini(&pair);
+    sim_free(s);
+    return digest;
+}
+
+static uint64_t run_rnr_exceeded(const struct scenario *sc,
+                                 const struct sim_params *p, enum sim_link link)
+{
+    /* Codes and times of IBA table 46. */
+    static const struct {
+        uint8_t code;
+        uint64_t wait;
+    } timers[] = {
+        { 1, 10 * US }, { 12, 640 * US }, { 31, 491520 * US }, { 0, 655360 * US },
+    };
+    uint64_t digest = 0;
+
+    for (uint32_t i = 0; i < G_N_ELEMENTS(timers); i++) {
+        for (uint8_t retries = 0; retries < 7; retries += 3) {
+            uint64_t d = rnr_exceeded(sc, p, link, retries, timers[i].code,
+                                      timers[i].wait);
+
+            digest = digest_add(digest, &d, sizeof(d));
+        }
     }
     return digest;
 }
@@ -393,6 +459,8 @@ const struct scenario fault_scenarios[] = {
     { "go-back", "a packet lost in mid-message costs little", run_go_back,
       tune_aimed },
     { "dead-wire", "RETRY_EXC_ERR comes when it must", run_dead_wire,
+      tune_aimed },
+    { "rnr-exceeded", "RNR_RETRY_EXC_ERR comes when it must", run_rnr_exceeded,
       tune_aimed },
     { "blackout", "the wire is dead for shorter than that", run_blackout,
       tune_blackout },

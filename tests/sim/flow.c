@@ -571,7 +571,7 @@ static void side_init(struct flow *f, int side, GRand *r)
     const struct drv_qp_init init = {
         .type = f->init.type, .sq_log = SQ_LOG, .rq_log = RQ_LOG,
         .max_recv_sge = MAX_RECV_SGE, .scq = &n->cq, .rcq = &n->cq,
-        .srq = f->s->p.srq ? &f->srq[side] : NULL,
+        .srq = f->init.srq ? &f->srq[side] : NULL,
     };
     struct dir *d = &f->dir[side];
 
@@ -596,6 +596,7 @@ struct flow *flow_new(struct sim *s, const struct flow_init *init)
 
     f->s = s;
     f->init = *init;
+    f->init.srq |= s->p.srq;
     f->id = s->flows->len;
     f->refs = 1;
     f->node[0] = &s->node[init->a];
@@ -611,7 +612,7 @@ struct flow *flow_new(struct sim *s, const struct flow_init *init)
     for (uint32_t i = 0; i < init->num_lens; i++) {
         max = MAX(max, init->lens[i]);
     }
-    f->slots = max > 65536 ? 8 : 32;
+    f->slots = MIN(max > 65536 ? 8 : 32, init->ops ? init->ops : s->p.ops);
     f->slot_size = (max + 4 * GUARD + 63) & ~63ull;
     for (int side = 0; side < 2; side++) {
         psn[side] = s->p.psn == VROCE_NONE ? g_rand_int(r) & VR_PSN_MASK :
@@ -645,7 +646,7 @@ void flow_free(struct flow *f)
 {
     for (int side = 0; side < 2; side++) {
         drv_qp_destroy(&f->qp[side]);
-        if (f->s->p.srq) {
+        if (f->init.srq) {
             drv_srq_destroy(&f->srq[side]);
         }
     }

@@ -8,15 +8,16 @@
 
 static const struct scenario *const sets[] = {
     rc_scenarios, fault_scenarios, error_scenarios, ud_scenarios,
-    goodput_scenarios,
+    goodput_scenarios, chaos_scenarios,
+    recovery_scenarios, slow_scenarios,
 };
 
 static char *opt_scenario, *opt_link, *opt_pcap;
 static int opt_seed = 1, opt_seeds = 1, opt_nodes, opt_qps, opt_ops,
            opt_max_len = -1, opt_queue, opt_mtu;
 static double opt_loss = -1, opt_dup = -1, opt_reorder = -1, opt_corrupt = -1,
-              opt_rate;
-static gboolean opt_list, opt_verbose;
+              opt_rate, opt_reload = -1, opt_blackout = -1, opt_limit;
+static gboolean opt_list, opt_trace, opt_tap;
 
 static const GOptionEntry options[] = {
     { "list", 0, 0, G_OPTION_ARG_NONE, &opt_list, "List the scenarios", NULL },
@@ -45,8 +46,16 @@ static const GOptionEntry options[] = {
       "Path MTU: 256, 512, 1024, 2048 or 4096 (default: mixed)", "BYTES" },
     { "pcap", 0, 0, G_OPTION_ARG_FILENAME, &opt_pcap,
       "Write the wire's frames here", "FILE" },
-    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &opt_verbose,
-      "Print every step", NULL },
+    { "reload", 0, 0, G_OPTION_ARG_DOUBLE, &opt_reload,
+      "Save and load an engine this often", "US" },
+    { "blackout", 0, 0, G_OPTION_ARG_DOUBLE, &opt_blackout,
+      "Darken a node for a while this often", "US" },
+    { "limit", 0, 0, G_OPTION_ARG_DOUBLE, &opt_limit,
+      "Fail a run that takes longer, in simulated time", "US" },
+    { "trace", 0, 0, G_OPTION_ARG_NONE, &opt_trace,
+      "Print every packet and step", NULL },
+    { "tap", 0, 0, G_OPTION_ARG_NONE, &opt_tap,
+      "Print the results as TAP; needs --scenario", NULL },
     G_OPTION_ENTRY_NULL
 };
 
@@ -93,6 +102,12 @@ static void check_options(void)
     if (opt_qps < 0 || opt_qps > 1000) {
         usage_error("--qps must be 1 to 1000");
     }
+    if (opt_tap && !opt_scenario) {
+        usage_error("--tap needs --scenario: a plan is of one scenario");
+    }
+    if (opt_seed < 0) {
+        usage_error("--seed must be 0 or more");
+    }
     if (opt_seeds < 1) {
         usage_error("--seeds must be 1 or more");
     }
@@ -113,7 +128,7 @@ static struct sim_params params(const struct scenario *sc, uint32_t seed)
     struct sim_params p = {
         .seed = seed, .nodes = 2, .qps = 4, .ops = 40, .max_len = 65536,
         .delay = 5 * US, .rate = 100 * SEC, .queue = 256, .timeout = 12,
-        .retry_cnt = 7, .psn = VROCE_NONE, .verbose = opt_verbose,
+        .retry_cnt = 7, .psn = VROCE_NONE, .verbose = opt_trace,
         .pcap = opt_pcap,
     };
 
@@ -128,34 +143,74 @@ static struct sim_params params(const struct scenario *sc, uint32_t seed)
     p.reorder = opt_reorder >= 0 ? opt_reorder : p.reorder;
     p.corrupt = opt_corrupt >= 0 ? opt_corrupt : p.corrupt;
     p.rate = opt_rate > 0 ? opt_rate * 1e9 : p.rate;
+    p.reload = opt_reload >= 0 ? opt_reload * US : p.reload;
+    p.blackout = opt_blackout >= 0 ? opt_blackout * US : p.blackout;
+    p.limit = opt_limit > 0 ? opt_limit * US : 0;
     p.path_mtu = opt_mtu ? mtu_code(opt_mtu) : p.path_mtu;
     return p;
 }
 
-static void run_one(const struct scenario *sc, uint32_t seed)
+/* A result is known: one line of TAP. */
+static void report(const char *what)
 {
-    struct sim_params p = params(sc, seed);
+    static uint32_t number;
+
+    if (opt_tap) {
+        printf("ok %u - %s\n", ++number, what);
+    }
+    fflush(stdout);
+}
+
+/* All seeds on one link. */
+static void run_link(const struct scenario *sc, enum sim_link link,
+                     const char *name, uint64_t *digests)
+{
+    gint64 start = g_get_monotonic_time();
+
+    for (int k = 0; k < opt_seeds; k++) {
+        struct sim_params p = params(sc, opt_seed + k);
+
+        digests[k] = sc->run(sc, &p, link);
+        printf("%s%-14s %-4s seed %-6u ok  %016llx  %.2f s\n",
+               opt_tap ? "# " : "", sc->name, name, p.seed,
+               (unsigned long long)digests[k],
+               (g_get_monotonic_time() - start) / 1e6);
+        fflush(stdout);
+        start = g_get_monotonic_time();
+    }
+    report(name);
+}
+
+static void run_scenario(const struct scenario *sc)
+{
     bool wire = !opt_link || strcmp(opt_link, "ref");
     bool ref = !opt_link || strcmp(opt_link, "wire");
-    gint64 start = g_get_monotonic_time();
-    uint64_t digest[2] = { 0 };
+    uint64_t *on_wire = g_new0(uint64_t, opt_seeds);
+    uint64_t *on_ref = g_new0(uint64_t, opt_seeds);
 
+    if (opt_tap) {
+        printf("1..%d\n", wire + ref + (wire && ref));
+    }
     if (wire) {
-        digest[0] = sc->run(sc, &p, SIM_WIRE);
+        run_link(sc, SIM_WIRE, "wire", on_wire);
     }
     if (ref) {
-        digest[1] = sc->run(sc, &p, SIM_REF);
+        run_link(sc, SIM_REF, "ref", on_ref);
     }
-    if (wire && ref && digest[0] != digest[1]) {
-        fprintf(stderr, "scenario %s, seed %u: the links differ, wire %016llx, "
-                "ref %016llx\n", sc->name, seed,
-                (unsigned long long)digest[0], (unsigned long long)digest[1]);
-        exit(1);
+    for (int k = 0; wire && ref && k < opt_seeds; k++) {
+        if (on_wire[k] != on_ref[k]) {
+            fprintf(stderr, "scenario %s, seed %u: the links differ, wire "
+                    "%016llx, ref %016llx\n", sc->name, opt_seed + k,
+                    (unsigned long long)on_wire[k],
+                    (unsigned long long)on_ref[k]);
+            exit(1);
+        }
     }
-    printf("%-14s seed %-6u ok  %016llx  %.2f s\n", sc->name, seed,
-           (unsigned long long)digest[!wire],
-           (g_get_monotonic_time() - start) / 1e6);
-    fflush(stdout);
+    if (wire && ref) {
+        report("both links give the same");
+    }
+    g_free(on_wire);
+    g_free(on_ref);
 }
 
 int main(int argc, char **argv)
@@ -177,16 +232,18 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < G_N_ELEMENTS(sets); i++) {
         for (const struct scenario *sc = sets[i]; sc->name; sc++) {
             if (opt_list) {
-                printf("%-14s %s\n", sc->name, sc->help);
+                printf("%-14s %s%s\n", sc->name, sc->help,
+                       sets[i] == slow_scenarios ? " (slow)" : "");
                 continue;
             }
             if (opt_scenario && strcmp(opt_scenario, sc->name)) {
                 continue;
             }
-            found = true;
-            for (int k = 0; k < opt_seeds; k++) {
-                run_one(sc, opt_seed + k);
+            if (!opt_scenario && sets[i] == slow_scenarios) {
+                continue;
             }
+            found = true;
+            run_scenario(sc);
         }
     }
     if (!opt_list && !found) {

@@ -16,6 +16,7 @@ struct pair {
     bool mr_gone[2];
     struct drv_conn conn[2];
     GArray *cqes[2];            /* struct vroce_cqe */
+    uint32_t round;             /* for the scenario */
 };
 
 /* Created and, for RC, with conn[] filled in; pair_connect() goes on to RTS. */

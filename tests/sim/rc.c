@@ -42,15 +42,16 @@ uint64_t finish(struct sim *s)
     return digest;
 }
 
-static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
-                          enum sim_link link, uint8_t type, uint32_t kinds,
-                          bool loopback)
+uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
+                   enum sim_link link, uint8_t type, uint32_t kinds,
+                   bool loopback)
 {
     struct sim *s = sim_new(p, link, sc->name);
 
     for (uint32_t i = 0; i < p->qps; i++) {
         const struct flow_init init = {
             .a = i % p->nodes, .type = type, .kinds = kinds,
+            .srq = p->mixed && i & 1,
             .b = loopback ? i % p->nodes :
                  (i % p->nodes + 1 + i / p->nodes % (p->nodes - 1)) % p->nodes,
         };
@@ -60,6 +61,7 @@ static uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
     for (uint32_t i = 0; i < p->qps; i++) {
         flow_start(s->flows->pdata[i]);
     }
+    disturb(s);
     sim_run(s, flows_done, 600 * SEC);
     return finish(s);
 }
@@ -80,47 +82,6 @@ static uint64_t run_loopback(const struct scenario *sc,
                              const struct sim_params *p, enum sim_link link)
 {
     return run_kinds(sc, p, link, VROCE_QPT_RC, FLOW_ALL & ~FLOW_ATOMIC, true);
-}
-
-/* All guests move to other hosts again and again, and notice nothing. */
-static void migrate(struct sim *s, void *opaque)
-{
-    struct node *n = opaque;
-
-    if (!s->flows_open) {
-        return;
-    }
-    sim_trace(s, "n%u migrates", n->id);
-    fh_migrate(n->h);
-    fabric_attach(n);
-    n->touched = true;
-    if (!n->full) {
-        fh_tx_ready(n->h);
-    }
-    sim_at(s, s->now + (40 + n->id) * US, migrate, n, NULL);
-}
-
-static uint64_t run_migrate(const struct scenario *sc,
-                            const struct sim_params *p, enum sim_link link)
-{
-    struct sim *s = sim_new(p, link, sc->name);
-
-    for (uint32_t i = 0; i < p->qps; i++) {
-        const struct flow_init init = {
-            .a = i % p->nodes, .b = (i + 1) % p->nodes, .type = VROCE_QPT_RC,
-            .kinds = FLOW_ALL,
-        };
-
-        flow_new(s, &init);
-    }
-    for (uint32_t i = 0; i < p->qps; i++) {
-        flow_start(s->flows->pdata[i]);
-    }
-    for (uint32_t i = 0; i < p->nodes; i++) {
-        sim_at(s, s->now + (5 + i) * US, migrate, &s->node[i], NULL);
-    }
-    sim_run(s, flows_done, 600 * SEC);
-    return finish(s);
 }
 
 static uint64_t run_uc(const struct scenario *sc, const struct sim_params *p,
@@ -191,6 +152,17 @@ static void tune_rnr(struct sim_params *p)
     p->loss = 0.01;
 }
 
+/* Hardly ever a receive when one is needed, on a bad wire. */
+static void tune_rnr_storm(struct sim_params *p)
+{
+    tune_lossy(p);
+    p->loss = 0.05;
+    p->recv_delay = 5 * MS;
+    p->mixed = true;
+    p->timeout = 10;
+    p->max_len = 20000;
+}
+
 static void tune_wrap(struct sim_params *p)
 {
     p->psn = VR_PSN_MASK - 40;
@@ -220,6 +192,12 @@ static void tune_srq(struct sim_params *p)
     p->recv_delay = MS;
 }
 
+static void tune_migrate(struct sim_params *p)
+{
+    tune_lossy(p);
+    p->reload = 10 * US;
+}
+
 static void tune_ipv6(struct sim_params *p)
 {
     p->ipv6 = true;
@@ -239,6 +217,7 @@ const struct scenario rc_scenarios[] = {
     { "duplicates", "every other packet comes twice", run_flows, tune_dup },
     { "queue", "slow ports that hold three frames", run_flows, tune_queue },
     { "rnr", "receives posted late", run_flows, tune_rnr },
+    { "rnr-storm", "… on a bad wire, with SRQs", run_flows, tune_rnr_storm },
     { "psn-wrap", "sequence numbers pass 2^24", run_flows, tune_wrap },
     { "short-maps", "guest memory maps in small pieces", run_flows, tune_short },
     { "many", "24 nodes, 96 connections", run_flows, tune_many },
@@ -247,7 +226,7 @@ const struct scenario rc_scenarios[] = {
     { "loopback", "QPs of one node", run_loopback, tune_none },
     { "srq", "receives from shared receive queues", run_flows, tune_srq },
     { "uc", "unreliable connections", run_uc, tune_none },
-    { "migrate", "engines saved and loaded all the while", run_migrate,
-      tune_lossy },
+    { "migrate", "engines saved and loaded all the while", run_atomics,
+      tune_migrate },
     { 0 }
 };

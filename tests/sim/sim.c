@@ -10,7 +10,6 @@
 #include "sim.h"
 #include "vr_internal.h"
 
-#define TRACE_LINES 120
 #define CQ_LOG 12
 #define EQ_LOG 10
 
@@ -20,20 +19,15 @@ static struct sim *current;
 
 void sim_trace(struct sim *s, const char *fmt, ...)
 {
-    char *text, *line;
+    char *line = s->trace[s->trace_num++ % TRACE_LINES];
     va_list ap;
+    int n = snprintf(line, TRACE_WIDTH, "%12.3f us  ", s->now / 1e3);
 
     va_start(ap, fmt);
-    text = g_strdup_vprintf(fmt, ap);
+    vsnprintf(line + n, TRACE_WIDTH - n, fmt, ap);
     va_end(ap);
-    line = g_strdup_printf("%12.3f us  %s", s->now / 1e3, text);
-    g_free(text);
     if (s->p.verbose) {
         puts(line);
-    }
-    g_queue_push_tail(s->trace, line);
-    if (g_queue_get_length(s->trace) > TRACE_LINES) {
-        g_free(g_queue_pop_head(s->trace));
     }
 }
 
@@ -55,6 +49,35 @@ static void print_qp(struct node *n, uint32_t qpn)
             vr_rule_name(q.last_rule));
 }
 
+static const char *link_name(enum sim_link link)
+{
+    return link == SIM_WIRE ? "wire" : "ref";
+}
+
+/* The command that does the same again, and shows all of it. */
+static const char *repeat(const struct sim *s)
+{
+    const struct sim_params *p = &s->p;
+    GString *text = g_string_new(g_get_prgname());
+
+    g_string_append_printf(text, " --scenario %s --link %s --seed %u --nodes %u "
+                           "--qps %u --ops %u --max-len %u --queue %u",
+                           s->scenario, link_name(s->link), p->seed, p->nodes,
+                           p->qps, p->ops, p->max_len, p->queue);
+    g_string_append_printf(text, " --loss %g --dup %g --reorder %g --corrupt %g "
+                           "--rate %g --reload %g --blackout %g", p->loss,
+                           p->dup, p->reorder, p->corrupt, p->rate / 1e9,
+                           p->reload / 1e3, p->blackout / 1e3);
+    if (p->path_mtu) {
+        g_string_append_printf(text, " --mtu %u", 128 << p->path_mtu);
+    }
+    if (p->limit) {
+        g_string_append_printf(text, " --limit %g", p->limit / 1e3);
+    }
+    g_string_append(text, " --trace");
+    return g_string_free(text, FALSE);
+}
+
 /* Everything that one needs to see what went wrong, and to see it again. */
 static void explain(void)
 {
@@ -65,8 +88,11 @@ static void explain(void)
     }
     current = NULL;
     fprintf(stderr, "last steps:\n");
-    for (GList *l = s->trace->head; l; l = l->next) {
-        fprintf(stderr, "%s\n", (char *)l->data);
+    for (uint64_t i = 0; i < TRACE_LINES && i < s->trace_num; i++) {
+        uint64_t first = s->trace_num > TRACE_LINES ?
+                         s->trace_num - TRACE_LINES : 0;
+
+        fprintf(stderr, "%s\n", s->trace[(first + i) % TRACE_LINES]);
     }
     for (uint32_t i = 0; i < s->p.nodes; i++) {
         for (uint32_t qpn = 0; qpn < 64; qpn++) {
@@ -76,15 +102,8 @@ static void explain(void)
     fprintf(stderr, "%llu packets, %llu lost, %llu events, %.3f us\n",
             (unsigned long long)s->packets, (unsigned long long)s->dropped,
             (unsigned long long)s->steps, s->now / 1e3);
-    fprintf(stderr, "failed: scenario %s, link %s\n"
-            "repeat: sim --scenario %s --link %s --seed %u --nodes %u --qps %u "
-            "--ops %u --max-len %u --loss %g --dup %g --reorder %g "
-            "--corrupt %g --rate %g --queue %u --mtu %u --verbose\n",
-            s->scenario, s->link == SIM_WIRE ? "wire" : "ref", s->scenario,
-            s->link == SIM_WIRE ? "wire" : "ref", s->p.seed, s->p.nodes,
-            s->p.qps, s->p.ops, s->p.max_len, s->p.loss, s->p.dup,
-            s->p.reorder, s->p.corrupt, s->p.rate / 1e9, s->p.queue,
-            s->p.path_mtu ? 128 << s->p.path_mtu : 0);
+    fprintf(stderr, "failed: scenario %s, link %s, seed %u\nrepeat: %s\n",
+            s->scenario, link_name(s->link), s->p.seed, repeat(s));
 }
 
 void sim_fail(struct sim *s, const char *fmt, ...)
@@ -329,10 +348,11 @@ struct sim *sim_new(const struct sim_params *p, enum sim_link link,
     s->now = 1000;
     s->events = g_ptr_array_new();
     s->flows = g_ptr_array_new();
-    s->trace = g_queue_new();
+    s->trace = g_malloc0(TRACE_LINES * TRACE_WIDTH);
     s->want = g_byte_array_new();
     s->have = g_byte_array_new();
     s->rand = g_rand_new_with_seed(p->seed ^ 0x5eed);
+    s->disturbance = g_rand_new_with_seed(p->seed ^ 0xd15);
     s->node = g_new0(struct node, p->nodes);
     if (p->pcap && link == SIM_WIRE) {
         s->pcap = pcap_open(p->pcap);
@@ -378,9 +398,10 @@ void sim_free(struct sim *s)
     g_free(s->node);
     g_ptr_array_unref(s->events);
     g_ptr_array_unref(s->flows);
-    g_queue_free_full(s->trace, g_free);
+    g_free(s->trace);
     g_byte_array_unref(s->want);
     g_byte_array_unref(s->have);
     g_rand_free(s->rand);
+    g_rand_free(s->disturbance);
     g_free(s);
 }

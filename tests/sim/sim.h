@@ -16,6 +16,9 @@
 #define MS 1000000ull
 #define SEC 1000000000ull
 
+#define TRACE_LINES 120
+#define TRACE_WIDTH 200
+
 enum sim_link {
     SIM_WIRE,                   /* frames */
     SIM_REF,                    /* super-packets by reference */
@@ -36,6 +39,10 @@ struct sim_params {
     uint64_t recv_delay;        /* receives are posted up to this late, ns */
     bool short_maps;            /* memory in small pieces, as copies */
     bool srq;                   /* receives are posted to an SRQ a QP */
+    bool mixed;                 /* … every other connection's */
+    uint64_t reload;            /* an engine is saved and loaded this often … */
+    uint64_t blackout;          /* … and a node dead for a while, ns; 0: never */
+    uint64_t limit;             /* the run fails after so long, ns; 0: as it is */
     bool ipv6, verbose;
     const char *pcap;           /* file for what the wire carries, or NULL */
 };
@@ -44,6 +51,7 @@ struct sim_params {
 struct sim_packet {
     uint32_t from, to;          /* node; to: VROCE_NONE when it leads nowhere */
     uint8_t opcode;             /* BTH */
+    int16_t syndrome;           /* AETH; -1: it has none */
     uint32_t psn, dqpn;
     uint32_t len;               /* bytes of the frame, about */
 };
@@ -84,6 +92,7 @@ struct sim {
     uint64_t now, seq, steps;
     GPtrArray *events;          /* heap by time, then sequence */
     GRand *rand;                /* the fabric's */
+    GRand *disturbance;
     struct node *node;
     GPtrArray *flows;
     uint32_t flows_open;
@@ -92,7 +101,8 @@ struct sim {
     /* FATE_* of a packet; chance adds to it. */
     uint32_t (*filter)(struct sim *s, const struct sim_packet *p);
     void *opaque;
-    GQueue *trace;              /* last lines of it */
+    char (*trace)[TRACE_WIDTH]; /* the last TRACE_LINES of it, a ring */
+    uint64_t trace_num;
     GByteArray *want, *have;    /* scratch: bytes to compare */
     void *pcap;
 };
@@ -109,6 +119,9 @@ void sim_pass(struct sim *s, uint64_t ns);
 
 /* ----------------------------------------------------------- fabric.c */
 
+/* "WRITE MIDDLE", "ACK"; what an AETH says, "" for -1. */
+const char *packet_name(uint8_t opcode);
+const char *syndrome_name(int16_t syndrome, char buf[24]);
 void fabric_attach(struct node *n);
 
 /* -------------------------------------------------------------- sim.c */
@@ -153,6 +166,7 @@ struct flow_init {
     uint32_t kinds;             /* FLOW_* */
     uint32_t ops;               /* each way; 0: the parameters' */
     bool one_way;               /* only a sends */
+    bool srq;                   /* both sides receive through an SRQ */
     uint8_t type;               /* VROCE_QPT_RC or UC */
     const uint32_t *lens;       /* num_lens lengths to cycle through, or NULL */
     uint32_t num_lens;
@@ -187,11 +201,20 @@ struct scenario {
 /* Each ends with an entry without a name. */
 extern const struct scenario rc_scenarios[], fault_scenarios[],
                              error_scenarios[], ud_scenarios[],
-                             goodput_scenarios[];
+                             goodput_scenarios[], chaos_scenarios[],
+                             recovery_scenarios[];
+/* These run only when they are named. */
+extern const struct scenario slow_scenarios[];
 
 /* Flows between all nodes in turn, until each is done; the usual run. */
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,
                    enum sim_link link);
+/* The same with QPs of a type, doing kinds (FLOW_*), perhaps within a node. */
+uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
+                   enum sim_link link, uint8_t type, uint32_t kinds,
+                   bool loopback);
+/* Begin to save and load engines and to darken nodes, as the parameters say. */
+void disturb(struct sim *s);
 /* The end of a run: the digest of all flows, everything destroyed. */
 uint64_t finish(struct sim *s);
 

@@ -701,3 +701,47 @@ void drv_ring(struct drv_qp *qp)
     fh_doorbell(qp->d->h, qp->d->context,
                 vroce_doorbell(VROCE_DB_SQ, qp->qpn, qp->sq_producer));
 }
+
+/* --------------------------------------------------- fast registration */
+
+uint32_t drv_fast_mr_create(struct drv *d, uint32_t max_pages)
+{
+    struct vroce_create_mr_in in = {
+        .pdn = htole32(d->pdn), .kind = VROCE_MR_FAST,
+        .max_pages = htole32(max_pages),
+    };
+    uint32_t key;
+    uint16_t rule;
+
+    g_assert_cmpint(drv_try_create(d, VROCE_CMD_CREATE_MR, &in, sizeof(in),
+                                   &key, &rule), ==, VROCE_OK);
+    return key;
+}
+
+void drv_post_fast_reg(struct drv_qp *qp, uint32_t key, const struct gmem *mem,
+                       uint64_t iova, uint32_t access, uint64_t wr_id)
+{
+    struct {
+        struct vroce_wqe_ctrl ctrl;
+        struct vroce_wqe_fast_reg seg;
+        uint8_t pad[48];
+    } wqe = {
+        .ctrl = {
+            .opcode = VROCE_WQE_FAST_REG, .flags = VROCE_WQE_SIGNALED,
+            .units = 2, .index = htole16(qp->sq_producer),
+            .wr_id = htole64(wr_id),
+        },
+        .seg = {
+            .buf = mem->buf, .iova = htole64(iova), .key = htole32(key),
+            .access = htole32(access),
+        },
+    };
+
+    g_assert_cmpuint(sizeof(wqe), ==, 2 * VROCE_SQ_UNIT);
+    for (int i = 0; i < 2; i++) {
+        uint32_t at = qp->sq_producer++ & ((1u << qp->sq_log) - 1);
+
+        gmem_write(&qp->mem, (uint64_t)at * VROCE_SQ_UNIT,
+                   (uint8_t *)&wqe + i * VROCE_SQ_UNIT, VROCE_SQ_UNIT);
+    }
+}

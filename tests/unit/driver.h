@@ -164,4 +164,10 @@ bool drv_post_send(struct drv_qp *qp, const struct drv_wr *wr);
 void drv_ring(struct drv_qp *qp);
 bool drv_post_recv(struct drv_qp *qp, const struct drv_wr *wr);
 
+/* A region that FAST_REG work requests fill in; its key. */
+uint32_t drv_fast_mr_create(struct drv *d, uint32_t max_pages);
+/* Post FAST_REG of mem: units of the queue are assumed to be free. */
+void drv_post_fast_reg(struct drv_qp *qp, uint32_t key, const struct gmem *mem,
+                       uint64_t iova, uint32_t access, uint64_t wr_id);
+
 #endif /* TEST_DRIVER_H */

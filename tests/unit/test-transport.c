@@ -141,45 +141,13 @@ static int state_of(struct world *w, const struct drv_qp *qp)
 
 static uint32_t fast_mr(struct world *w)
 {
-    struct vroce_create_mr_in in = {
-        .pdn = htole32(w->d->pdn), .kind = VROCE_MR_FAST,
-        .max_pages = htole32(16),
-    };
-    uint32_t key;
-    uint16_t rule;
-
-    g_assert_cmpint(drv_try_create(w->d, VROCE_CMD_CREATE_MR, &in, sizeof(in),
-                                   &key, &rule), ==, VROCE_OK);
-    return key;
+    return drv_fast_mr_create(w->d, 16);
 }
 
-/* A FAST_REG WQE of the world's memory; the driver in the box has none. */
 static void post_fast_reg(struct world *w, struct drv_qp *qp, uint32_t key,
                           uint64_t wr_id)
 {
-    struct {
-        struct vroce_wqe_ctrl ctrl;
-        struct vroce_wqe_fast_reg seg;
-        uint8_t pad[48];
-    } wqe = {
-        .ctrl = {
-            .opcode = VROCE_WQE_FAST_REG, .flags = VROCE_WQE_SIGNALED,
-            .units = 2, .index = htole16(qp->sq_producer),
-            .wr_id = htole64(wr_id),
-        },
-        .seg = {
-            .buf = w->mem.buf, .iova = htole64(0x1000), .key = htole32(key),
-            .access = htole32(ALL_RIGHTS),
-        },
-    };
-
-    g_assert_cmpuint(sizeof(wqe), ==, 2 * VROCE_SQ_UNIT);
-    for (int i = 0; i < 2; i++) {
-        uint32_t at = qp->sq_producer++ & ((1u << qp->sq_log) - 1);
-
-        gmem_write(&qp->mem, (uint64_t)at * VROCE_SQ_UNIT,
-                   (uint8_t *)&wqe + i * VROCE_SQ_UNIT, VROCE_SQ_UNIT);
-    }
+    drv_post_fast_reg(qp, key, &w->mem, 0x1000, ALL_RIGHTS, wr_id);
 }
 
 /* Registered in queue order, used by the peer, invalidated by its SEND. */

@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Is a failing run of the simulation readable, and does it replay exactly?
+
+check_trace.py SIM: makes runs fail by a limit that they cannot keep, and reads
+what SIM says of it. Prints TAP.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+
+LIMIT = 400     # us of simulated time, too short for any of these runs
+SCENARIOS = ("lossy", "storm", "chaos", "rnr")
+# Time, nodes, packet, QP, PSN, then what its AETH says and what became of it.
+PACKET = re.compile(r"^ +\d+\.\d{3} us  n\d+ > n-?\d+  [A-Z ]+ qp \d+ "
+                    r"psn 0x[0-9a-f]{6}( (ack|RNR \d+|NAK \w+|AETH \d+))?"
+                    r"(, (lost|corrupted|twice|late))*$")
+FATES = ("lost", "corrupted", "twice", "late")
+
+
+def sim(program, *arguments):
+    return subprocess.run([program, *arguments], text=True,
+                          capture_output=True, timeout=300, check=False)
+
+
+def check_failure(program, scenario, link):
+    """Why the failing run of a scenario is of no use; None if it is."""
+    result = sim(program, "--scenario", scenario, "--link", link,
+                 "--seed", "3", "--limit", str(LIMIT))
+    if result.returncode != 1:
+        return f"exit status {result.returncode}, not 1"
+    said = result.stderr
+    if "reason: not done after 0.400 ms" not in said:
+        return f"it does not say why:\n{said}"
+    repeat = re.search(r"^repeat: \S+ (.*)$", said, re.M)
+    if not repeat:
+        return f"it does not say how to repeat it:\n{said}"
+    again = sim(program, *shlex.split(repeat[1]))
+    tail, whole = said.splitlines(), again.stdout.splitlines()
+    if again.stderr != said:
+        return "the command that it names does something else"
+    packets = [line for line in whole if " > n" in line]
+    wrong = [line for line in packets if not PACKET.match(line)]
+    if wrong:
+        return f"no packet's line: {wrong[0]!r}"
+    if not any(line.endswith(FATES) for line in packets):
+        return "the trace shows nothing that the fabric did"
+    end = tail[1:tail.index(next(line for line in tail[1:]
+                                 if " us  " not in line))]
+    if len(end) < 100 or end != whole[-len(end):]:
+        return "the last lines are not the end of the trace"
+    return None
+
+
+def check_refusal(program, arguments, message):
+    result = sim(program, *arguments)
+    if result.returncode != 2 or message not in result.stderr:
+        return f"exit status {result.returncode}: {result.stderr}"
+    return None
+
+
+REFUSALS = (
+    (("--scenario", "none"), "no scenario is called none; see --list"),
+    (("--seed", "-1"), "--seed must be 0 or more"),
+    (("--seed", "x"), "Cannot parse integer value"),
+    (("--link", "air"), "--link must be wire, ref or both, not air"),
+    (("--loss", "2"), "--loss is a probability: 0 to 1"),
+    (("--nodes", "1"), "--nodes must be 2 to 250"),
+    (("--mtu", "1500"), "--mtu must be 256, 512, 1024, 2048 or 4096"),
+    (("--tap",), "--tap needs --scenario"),
+    (("clean",), "there is no argument clean; see --help"),
+)
+
+
+def main():
+    program = sys.argv[1]
+    cases = [(f"{scenario} on {link} fails readably and replays",
+              check_failure, (program, scenario, link))
+             for scenario in SCENARIOS for link in ("wire", "ref")]
+    cases += [(f"refuses {' '.join(arguments)}", check_refusal,
+               (program, arguments, message))
+              for arguments, message in REFUSALS]
+    print(f"1..{len(cases)}")
+    failed = False
+    for number, (name, check, arguments) in enumerate(cases, 1):
+        problem = check(*arguments)
+        if problem:
+            failed = True
+            print("".join(f"# {line}\n" for line in problem.splitlines()),
+                  end="")
+        print(f"{'not ' if problem else ''}ok {number} - {name}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
