@@ -495,7 +495,7 @@ def describe(lab):
     began = lab.spec.get("began")
     return {"lab": lab.name, "running": lab.running(),
             "ready": "ready" in lab.spec,
-            "stopped": state.get("supervisor", {}).get("stopped", False),
+            "stopped": lab.state.get("supervisor", {}).get("stopped", False),
             "seconds": round(time.time() - began, 1) if began else None,
             "accel": lab.spec.get("accel"), "memory": lab.spec.get("memory"),
             "cpus": lab.spec.get("cpus"), "folder": str(lab.folder),
