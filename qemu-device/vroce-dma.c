@@ -171,6 +171,9 @@ int vroce_mem_map(void *opaque, uint64_t iova, uint64_t len, bool write,
 
         if (likely(ram)) {
             run = MIN(run, ram->size - (iova - ram->start));
+            if (!write) {
+                fuzz_dma_read_cb(iova, run, ram->mr);
+            }
             ptr = ram->cache.ptr + (iova - ram->start);
         } else if (dma->iommus) {
             ptr = vroce_dma_translate(dma, iova, &run, write);

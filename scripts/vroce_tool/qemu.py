@@ -23,6 +23,7 @@ DEVICE = REPO / "qemu-device"
 PATCHES = DEVICE / "patches"
 TARGET = "qemu-system-x86_64"
 QTEST = "tests/qtest/vroce/vroce-test"
+FUZZER = "qemu-fuzz-x86_64"     # of the sanitized flavour only
 MESON_MIN = (1, 5)      # what QEMU 10's pythondeps.toml asks for
 SOURCE_HINT = "or give a QEMU source tree: vroce setup --qemu-src DIR"
 
@@ -35,7 +36,10 @@ _OPTIONS = """
 """.split()
 FLAVOURS = {
     "plain": ["--disable-debug-info"],
-    "sanitized": ["--enable-asan", "--enable-ubsan", "--enable-debug-info"],
+    # Of clang, so that one build serves tests and QEMU's generic fuzzer too.
+    "sanitized": ["--cc=clang", "--host-cc=clang", "--enable-fuzzing",
+                  "--enable-asan", "--enable-ubsan", "--enable-debug-info",
+                  "--extra-cflags=-gline-tables-only"],
 }
 # What QEMU loads at run time: the BIOS, its option ROMs, the NIC's ROM.
 _FIRMWARE_PACKAGES = ["seabios", "qemu-system-data", "ipxe-qemu"]
