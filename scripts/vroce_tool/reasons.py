@@ -460,17 +460,11 @@ class View:
         """(guest's State or None, its QP or None, their name) of a QP's peer."""
         words = f"peer QP {qp['dest-qpn']}"
         for state in self.states:
-            if state.has_gid(qp["dgid"]) if state.card or state.mode != CARD \
-                    else self.was_at(state, qp["dgid"]):
+            if state.has_gid(qp["dgid"]):
                 other = state.get("qp", qp["dest-qpn"])
                 return state, other, f"{words} (guest {state.number})"
         where = snapshot.address(qp["dgid"])
         return None, None, f"{words} ({where}, outside this lab)"
-
-    @staticmethod
-    def was_at(state, gid):
-        """Whether a guest whose card is gone was there, by its addresses."""
-        return snapshot.State(state.number, None).has_gid(gid)
 
     def peer_trouble(self, qp):
         """Why the peer cannot take packets; None when nothing shows."""
