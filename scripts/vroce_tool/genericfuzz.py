@@ -7,19 +7,20 @@ from guest memory with patterns of the input.  It starts from a few inputs
 that bring a card up, since no random byte finds the rings.
 """
 
-import base64
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 
 from . import aptroot, qemu
-from .util import UserError, finish, scratch, start
+from .util import UserError, cache_dir, finish, scratch, start
 
 # Small tables: every input ends with a reset.
 _LIMITS = ("num-qps=64,num-cqs=64,num-mrs=64,num-pds=16,num-srqs=16,"
            "num-eqs=8,num-contexts=4,num-gids=8,num-pages=4096")
 _OBJECTS = "vroce*"
+_TARGET = "--fuzz-target=generic-fuzz"
 _SEPARATOR = b"FUZZ"
 _MAX_LEN = 4096
 # A report takes a minute to write when the machine is busy.
@@ -104,7 +105,7 @@ def _seeds():
 
 
 def _command(program, folder, seconds):
-    return [program, "--fuzz-target=generic-fuzz",
+    return [program, _TARGET,
             f"-max_total_time={seconds}", f"-max_len={_MAX_LEN}",
             "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1",
             "-detect_leaks=0", f"-artifact_prefix={folder}/finding-",
@@ -115,10 +116,9 @@ def _environment(firmware):
     nics = " ".join(f"-netdev hubport,id=port{n},hubid=0 "
                     f"-device vroce,id=card{n},netdev=port{n},{_LIMITS}"
                     for n in (1, 2))
-    return {"QEMU_FUZZ_ARGS": f"-M q35 -nodefaults -L {firmware} {nics}",
-            "QEMU_FUZZ_OBJECTS": _OBJECTS,
-            "ASAN_OPTIONS": "detect_leaks=0",
-            "UBSAN_OPTIONS": "print_stacktrace=1"}
+    return [f"QEMU_FUZZ_ARGS=-M q35 -nodefaults -L {firmware} {nics}",
+            f"QEMU_FUZZ_OBJECTS={_OBJECTS}",
+            "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=print_stacktrace=1"]
 
 
 def build():
@@ -128,49 +128,59 @@ def build():
     return tree.build / qemu.FUZZER
 
 
-def run(seconds, keep=None):
+def run(seconds):
     """Fuzz for so long; return (executions, what was found, as text).
 
-    The text is empty when nothing was found.  keep: a folder for the inputs
-    that were found to be interesting, and for the findings.
+    The text is empty when nothing was found.
     """
     program = build()
     with scratch("generic-fuzz") as folder:
-        folder = keep or folder
-        corpus = folder / "corpus"
-        corpus.mkdir(parents=True, exist_ok=True)
+        (folder / "corpus").mkdir()
         for number, seed in enumerate(_seeds()):
-            (corpus / f"seed-{number}").write_bytes(seed)
-        command = [str(word) for word in _command(program, folder, seconds)]
-        environment = _environment(qemu.firmware_dir())
-        child = start(["env", *(f"{name}={value}" for name, value
-                                in environment.items()), *command],
-                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                      stderr=subprocess.STDOUT, text=True, errors="replace")
-        try:
-            output = child.communicate(timeout=seconds + _GRACE)[0]
-        except subprocess.TimeoutExpired:
-            raise UserError(f"the fuzzer did not end {_GRACE} s after its "
-                            f"{seconds} s: {shlex.join(command)}") from None
-        finally:
-            finish(child)
+            (folder / "corpus" / f"seed-{number}").write_bytes(seed)
+        status, output = _fuzz(program, folder, seconds)
         findings = sorted(folder.glob("finding-*"))
         count = re.search(r"number_of_executed_units:\s*(\d+)", output)
-        # QEMU's other devices are not our matter.
+        # What QEMU's other devices do is not our matter.
         undefined = re.search(r"hw/net/vroce\S*: runtime error: ", output)
-        if child.returncode == 0 and count and not findings and not undefined:
+        if status == 0 and count and not findings and not undefined:
             return int(count[1]), ""
-        done = re.findall(r"^#(\d+)\s", output, re.MULTILINE)
-        return (int(count[1] if count else done[-1] if done else 0),
-                _describe(output, undefined, findings))
+        done = count or re.search(r"(?s:.*)^#(\d+)\s", output, re.MULTILINE)
+        return int(done[1]) if done else 0, _describe(output, undefined,
+                                                      findings)
+
+
+def _fuzz(program, folder, seconds):
+    """Run the fuzzer; return its exit status and what it printed."""
+    command = ["env", *_environment(qemu.firmware_dir()),
+               *_command(program, folder, seconds)]
+    child = start([str(word) for word in command], stdin=subprocess.DEVNULL,
+                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                  errors="replace")
+    try:
+        output = child.communicate(timeout=seconds + _GRACE)[0]
+    except subprocess.TimeoutExpired:
+        raise UserError(f"the fuzzer did not end {_GRACE} s after its "
+                        f"{seconds} s: {shlex.join(map(str, command))}"
+                        ) from None
+    finally:
+        finish(child)
+    return child.returncode, output
 
 
 def _describe(output, undefined, findings):
-    """What a person needs to repeat and mend it."""
-    lines = output[undefined.start():].splitlines()[:30] if undefined else []
-    text = [*lines, "the end of the fuzzer's output:",
-            *output.rstrip().splitlines()[-60:]]
+    """What a person needs to repeat and mend it; keeps it in the cache."""
+    folder = cache_dir() / "generic-fuzz"
+    folder.mkdir(exist_ok=True)
+    (folder / "output").write_text(output)
     for path in findings:
-        text.append(f"input {path.name}, in base 64:")
-        text += base64.encodebytes(path.read_bytes()).decode().splitlines()
-    return "\n".join(text)
+        shutil.copy(path, folder)
+    lines = output[undefined.start():].splitlines()[:30] if undefined else []
+    return "\n".join([
+        *lines, "the end of the fuzzer's output:",
+        *output.rstrip().splitlines()[-40:],
+        f"all of it and {len(findings)} inputs are in {folder}; to repeat one:",
+        shlex.join(["env", *_environment(qemu.firmware_dir()),
+                    str(qemu.build_dir("sanitized") / qemu.FUZZER),
+                    _TARGET, str(folder / findings[0].name) if findings
+                    else "INPUT"])])

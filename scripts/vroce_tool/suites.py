@@ -18,13 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, guestbuild, hostbuild, ktap, qemu
+from . import e2e, genericfuzz, guestbuild, hostbuild, ktap, qemu
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .util import REPO, UserError, scratch
 
 KSELFTEST_TIMEOUT = 600
 QTEST_TIMEOUT = 300
+SANITIZED_QTEST_TIMEOUT = 900
+GENERIC_FUZZ_SECONDS = 600
 # Meson's limits are for a machine with nothing else to do.
 HANG_FACTOR = "4"
 
@@ -199,16 +201,19 @@ def list_qtest(_slow):
 
 
 def run_qtest(session):
-    program = session.artifacts.qemu_build / qemu.QTEST
-    env = {**os.environ,
-           "QTEST_QEMU_BINARY": str(session.artifacts.qemu),
+    _run_qtest(session, session.artifacts.qemu_build / qemu.QTEST,
+               session.artifacts.qemu, QTEST_TIMEOUT)
+
+
+def _run_qtest(session, program, binary, timeout):
+    env = {**os.environ, "QTEST_QEMU_BINARY": str(binary),
            "G_TEST_DBUS_DAEMON": "/bin/false"}
     began = time.monotonic()
     try:
         result = subprocess.run(
             [program, "--tap", "-k"], env=env, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=QTEST_TIMEOUT, check=False)
+            timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         session.add(Case("vroce-test", FAIL, time.monotonic() - began,
                          str(error)))
@@ -268,6 +273,29 @@ class _Guests:
                     session.add(_run_e2e(test, e2e.Bench(lab, folder)))
 
 
+class _Hostile(_Guests):
+    """Guests that misbehave; the slow cases have a QEMU under sanitizers."""
+
+    QTEST = "register-level tests under sanitizers"
+    FUZZER = "QEMU's generic fuzzer on the card"
+
+    def list(self, slow):
+        return super().list(slow) + [self.QTEST, self.FUZZER] * slow
+
+    def run(self, session):
+        super().run(session)
+        if session.slow and session.wants(self.QTEST):
+            genericfuzz.build()
+            _run_qtest(session, qemu.build_dir("sanitized") / qemu.QTEST,
+                       qemu.binary("sanitized"), SANITIZED_QTEST_TIMEOUT)
+        if session.slow and session.wants(self.FUZZER):
+            began = time.monotonic()
+            count, findings = genericfuzz.run(GENERIC_FUZZ_SECONDS)
+            session.add(Case(self.FUZZER, FAIL if findings else PASS,
+                             time.monotonic() - began, findings,
+                             {"executions": count}))
+
+
 def _run_e2e(test, bench):
     began = time.monotonic()
     status, output, figures = PASS, "", {}
@@ -288,7 +316,8 @@ def _run_e2e(test, bench):
 
 UNIT = _Meson("--no-suite", "sim")
 SIM = _Simulation()
-PAIR, IMPAIR, HOSTILE, WHY = map(_Guests, ("e2e", "impair", "hostile", "why"))
+PAIR, IMPAIR, WHY = map(_Guests, ("e2e", "impair", "why"))
+HOSTILE = _Hostile("hostile")
 
 # The cheap ones first: a mistake shows early.
 SUITES = [
