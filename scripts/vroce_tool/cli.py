@@ -12,13 +12,13 @@ import signal
 import sys
 import time
 
-from . import (capture, demo, impair, inspect, lab, monitor, pair, reload,
-               setup, shell, stopcont, testrun, why)
+from . import (bench, capture, demo, impair, inspect, lab, monitor, pair,
+               reload, setup, shell, stopcont, testrun, why)
 from .util import Interrupted, UserError, cache_dir, stop_children
 
 # Each module lists its own sub-commands in COMMANDS (see util.Command).
 MODULES = (setup, demo, testrun, lab, shell, pair, reload, capture, monitor,
-           impair, stopcont, inspect, why)
+           impair, stopcont, inspect, why, bench)
 
 # Signals that come within this time of another are one request to stop.
 REPEAT_SECONDS = 1

@@ -11,7 +11,9 @@ from .util import REPO, cache_dir, digest, run
 # A test that passes by luck is none.
 SANITIZED = ("-Db_sanitize=address,undefined", "-Db_lundef=false")
 RELEASE = ("--buildtype=release",)
-_NAMES = {SANITIZED: "host", RELEASE: "release"}
+# As QEMU builds the engine, with what callgrind tells functions by.
+PROFILED = ("--buildtype=debugoptimized",)
+_NAMES = {SANITIZED: "host", RELEASE: "release", PROFILED: "profiled"}
 
 
 def folder(options):

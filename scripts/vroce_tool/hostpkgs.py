@@ -18,20 +18,20 @@ clang libclang-rt-dev
 """.split()
 
 
-def missing():
-    """The packages that are not installed."""
+def missing(packages=tuple(PACKAGES)):
+    """Those of the packages that are not installed."""
     query = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n",
-         *PACKAGES], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+         *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, check=False)
     installed = {line.split()[0] for line in query.stdout.splitlines()
                  if line.endswith(" installed")}
-    return [name for name in PACKAGES if name not in installed]
+    return [name for name in packages if name not in installed]
 
 
-def ensure(yes):
+def ensure(yes, packages=tuple(PACKAGES)):
     """Install what is missing; asks first on a terminal, unless yes."""
-    names = missing()
+    names = missing(packages)
     if not names:
         return
     say("missing Debian packages: " + " ".join(names))
@@ -47,7 +47,7 @@ def ensure(yes):
     # In the foreground and in our process group: sudo may ask for a password.
     _run([*sudo, "apt-get", "-q", "update"])
     _run(install)
-    names = missing()
+    names = missing(packages)
     if names:
         raise UserError("still not installed: " + " ".join(names))
 

@@ -428,6 +428,13 @@ void fh_doorbell(struct fakehost *h, uint32_t page, uint64_t value)
     leave(h);
 }
 
+void fh_burst(struct fakehost *h, bool more)
+{
+    enter(h);
+    vr_burst(h->e, more, h->now);
+    leave(h);
+}
+
 void fh_receive(struct fakehost *h, const uint8_t *frame, size_t len)
 {
     /* A copy of exactly this size, for the sanitizer's sake. */

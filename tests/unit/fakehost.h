@@ -84,6 +84,7 @@ void *fh_ptr(struct fakehost *h, uint64_t addr, uint64_t len);
 int fh_command(struct fakehost *h, uint8_t opcode, const void *in,
                uint32_t in_len, void *out, uint32_t out_len, uint16_t *rule);
 void fh_doorbell(struct fakehost *h, uint32_t page, uint64_t value);
+void fh_burst(struct fakehost *h, bool more);
 void fh_receive(struct fakehost *h, const uint8_t *frame, size_t len);
 bool fh_run(struct fakehost *h);
 void fh_timer(struct fakehost *h);

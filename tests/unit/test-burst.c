@@ -118,12 +118,10 @@ static uint32_t answers(uint8_t opcode, bool burst)
     g_assert_cmpuint(a.sent->len, ==, MESSAGES);
 
     if (burst) {
-        vr_burst(b.h->e, true, b.h->now);
+        fh_burst(b.h, true);
         deliver(&a, &b);
         g_assert_cmpuint(b.sent->len, ==, 0);
-        b.h->entered = true;    /* as fakehost's own entries would say */
-        vr_burst(b.h->e, false, b.h->now);
-        b.h->entered = false;
+        fh_burst(b.h, false);
     } else {
         deliver(&a, &b);
     }
@@ -153,10 +151,10 @@ static void test_reset(void)
     struct node n;
 
     node_init(&n, 1);
-    vr_burst(n.h->e, true, n.h->now);
+    fh_burst(n.h, true);
     fh_reset(n.h);
     n.d->gone = true;
-    vr_burst(n.h->e, false, n.h->now);
+    fh_burst(n.h, false);
     g_assert_cmpuint(n.sent->len, ==, 0);
     node_fini(&n);
 }

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Labs of a benchmark: made for it, stopped while another one is measured."""
+
+import contextlib
+import os
+
+from . import setup
+from .e2e import Bench
+from .lab import Starter, up_options
+
+
+@contextlib.contextmanager
+def lab(name, count=2, wire=None, **options):
+    """A Bench of a lab of that many guests, gone afterwards.
+
+    wire: a Wire in the place of the usual one; options as `vroce up` has them.
+    """
+    starter = Starter(up_options(count, lab=f"bench-{name}-{os.getpid()}",
+                                 capture=0, **options), setup.planned())
+    if wire:
+        starter.wire = wire
+    started = starter.start()
+    try:
+        yield Bench(started, None)
+    finally:
+        started.stop()
+
+
+def _all(bench, command):
+    for guest in bench.lab.guests:
+        with guest.qmp() as qmp:
+            qmp.execute(command)
+
+
+def freeze(bench):
+    """Stop the guests of a lab: they cost nothing until thawed()."""
+    _all(bench, "stop")
+
+
+@contextlib.contextmanager
+def thawed(bench):
+    """Let a frozen lab run for the time of a block."""
+    _all(bench, "cont")
+    try:
+        yield bench
+    finally:
+        freeze(bench)
