@@ -248,7 +248,8 @@ void expect_same(Driver *d, uint64_t a, uint64_t b, uint32_t len)
 
 /* ------------------------------------------------------------ connection */
 
-void set_gid(Driver *d)
+/* Entry 0 of the GID table becomes card_gid. */
+static void set_gid(Driver *d)
 {
     struct vroce_set_gid_in in = {
         .vlan = cpu_to_le16(VROCE_NO_VLAN), .valid = 1,
@@ -284,4 +285,13 @@ void connect_qp(Driver *d, const Qp *qp, const Qp *peer)
     modify_qp(d, qp, VROCE_QP_STATE | VROCE_QP_TIMEOUT | VROCE_QP_RETRY_CNT |
               VROCE_QP_RNR_RETRY | VROCE_QP_SQ_PSN | VROCE_QP_MAX_RD_ATOMIC,
               attr);
+}
+
+void create_pair(Driver *d, Qp *a, Qp *b)
+{
+    set_gid(d);
+    *a = create_qp(d, VROCE_QPT_RC);
+    *b = create_qp(d, VROCE_QPT_RC);
+    connect_qp(d, a, b);
+    connect_qp(d, b, a);
 }

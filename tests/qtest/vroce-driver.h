@@ -55,10 +55,10 @@ void modify_qp(Driver *d, const Qp *qp, uint32_t mask,
                struct vroce_qp_attr attr);
 /* An Ethernet QP that sends and is the netdev's. */
 Qp create_eth_qp(Driver *d);
-/* Entry 0 of the GID table becomes card_gid. */
-void set_gid(Driver *d);
-/* Bring qp to RTS, its peer being a QP of the same card. */
+/* Bring qp to RTS, its peer being a QP of this card, which has its GID. */
 void connect_qp(Driver *d, const Qp *qp, const Qp *peer);
+/* Two RC QPs in RTS, connected with each other; sets up the card's GID. */
+void create_pair(Driver *d, Qp *a, Qp *b);
 
 /* A send work request of one unit: control, segment, one SGE behind it. */
 void post_send(Driver *d, Qp *qp, uint8_t opcode, uint64_t wr_id,

@@ -99,7 +99,7 @@ static void run_work_case(Hostile *h, const struct work_case *k)
 {
     const uint32_t len = 64;
     Driver *d = &h->d;
-    Qp a = create_qp(d, VROCE_QPT_RC), b = create_qp(d, VROCE_QPT_RC);
+    Qp a, b;
     struct vroce_wqe_rdma rdma = {
         .rkey = cpu_to_le32(d->key),
         .remote_addr = cpu_to_le64(h->place[AT_MEM]),
@@ -108,8 +108,7 @@ static void run_work_case(Hostile *h, const struct work_case *k)
     uint8_t unit[VROCE_SQ_UNIT];
     struct vroce_cqe cqe;
 
-    connect_qp(d, &a, &b);
-    connect_qp(d, &b, &a);
+    create_pair(d, &a, &b);
     post_send(d, &a, VROCE_WQE_WRITE, 5, &rdma, sizeof(rdma),
               h->place[AT_MEM] + 4096, len);
     qtest_memread(d->c->qts, a.sq, unit, sizeof(unit));
@@ -444,10 +443,7 @@ static void test_destroy_under_way(void)
         other.key = card_create(d->c, VROCE_CMD_CREATE_MR, &mr, sizeof(mr));
         other.cq = create_cq(d->c, VROCE_NONE);
         rdma.rkey = cpu_to_le32(other.key);
-        a = create_qp(&other, VROCE_QPT_RC);
-        b = create_qp(&other, VROCE_QPT_RC);
-        connect_qp(d, &a, &b);
-        connect_qp(d, &b, &a);
+        create_pair(&other, &a, &b);
         for (int k = 0; k < 2; k++) {
             post_send(&other, &a, i & 1 ? VROCE_WQE_READ : VROCE_WQE_WRITE, k,
                       &rdma, sizeof(rdma), mem, len);

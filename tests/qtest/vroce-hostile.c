@@ -52,11 +52,7 @@ Hostile hostile_start(const char *props)
     h.d = driver_start(all);
     make_places(&h);
     h.idle = create_cq(h.d.c, VROCE_NONE);
-    set_gid(&h.d);
-    h.qp = create_qp(&h.d, VROCE_QPT_RC);
-    h.peer = create_qp(&h.d, VROCE_QPT_RC);
-    connect_qp(&h.d, &h.qp, &h.peer);
-    connect_qp(&h.d, &h.peer, &h.qp);
+    create_pair(&h.d, &h.qp, &h.peer);
     return h;
 }
 
@@ -115,7 +111,8 @@ Before take_before(Hostile *h, uint16_t rule)
 
 void expect_told(Hostile *h, const char *name, uint16_t rule, Before b)
 {
-    if (card_misuse(h->d.c, rule) <= b.misuse || log_lines(h, rule) <= b.lines) {
+    if (card_misuse(h->d.c, rule) <= b.misuse ||
+        log_lines(h, rule) <= b.lines) {
         g_test_message("%s: rule %u is not counted or not logged", name, rule);
         g_test_fail();
     }

@@ -46,27 +46,33 @@ static void test_objects(void)
     driver_stop(&d);
 }
 
+static enum vroce_status try_create_qp(Driver *d,
+                                       const struct vroce_create_qp_in *in)
+{
+    struct vroce_number out;
+    uint16_t rule;
+
+    return card_try(d->c, VROCE_CMD_CREATE_QP, in, sizeof(*in), &out,
+                    sizeof(out), &rule);
+}
+
 static void test_bad_ring(void)
 {
     Driver d = driver_start("");
     Qp qp = { 0 };
-    struct vroce_create_qp_in in = qp_request(&d, &qp, VROCE_QPT_RC);
-    struct vroce_number out;
-    uint16_t rule;
+    const struct vroce_create_qp_in good = qp_request(&d, &qp, VROCE_QPT_RC);
+    struct vroce_create_qp_in in = good;
 
     in.sq_log_units = VROCE_MAX_SQ_LOG_UNITS + 1;
-    g_assert_cmpint(card_try(d.c, VROCE_CMD_CREATE_QP, &in, sizeof(in), &out,
-                             sizeof(out), &rule), !=, VROCE_OK);
-    in = qp_request(&d, &qp, VROCE_QPT_RC);
+    g_assert_cmpint(try_create_qp(&d, &in), ==, VROCE_ERR_PARAM);
+    in = good;
     in.rec_off = cpu_to_le32(le64_to_cpu(in.buf.length));
-    g_assert_cmpint(card_try(d.c, VROCE_CMD_CREATE_QP, &in, sizeof(in), &out,
-                             sizeof(out), &rule), !=, VROCE_OK);
-    in = qp_request(&d, &qp, VROCE_QPT_RC);
+    g_assert_cmpint(try_create_qp(&d, &in), ==, VROCE_ERR_PARAM);
+    in = good;
     in.buf.levels = 1;
     in.buf.page_shift = 12;
     in.buf.addr = cpu_to_le64(NOWHERE);
-    g_assert_cmpint(card_try(d.c, VROCE_CMD_CREATE_QP, &in, sizeof(in), &out,
-                             sizeof(out), &rule), ==, VROCE_ERR_DMA);
+    g_assert_cmpint(try_create_qp(&d, &in), ==, VROCE_ERR_DMA);
     driver_stop(&d);
 }
 
@@ -182,14 +188,12 @@ static void test_rc_loopback(void)
 {
     const uint32_t len = 5000;
     Driver d = driver_start("");
-    Qp a = create_qp(&d, VROCE_QPT_RC), b = create_qp(&d, VROCE_QPT_RC);
+    Qp a, b;
     uint64_t src = card_alloc(d.c, len), dst = card_alloc(d.c, len);
     struct vroce_wqe_rdma rdma = { .rkey = cpu_to_le32(d.key) };
     struct vroce_cqe cqe;
 
-    set_gid(&d);
-    connect_qp(&d, &a, &b);
-    connect_qp(&d, &b, &a);
+    create_pair(&d, &a, &b);
 
     fill_pattern(&d, src, len, 1);
     post_receive(&d, &b, 20, dst, len);
@@ -228,7 +232,7 @@ static void test_migration(void)
 {
     const uint32_t len = 3000;
     Driver d = driver_start("");
-    Qp a = create_qp(&d, VROCE_QPT_RC), b = create_qp(&d, VROCE_QPT_RC);
+    Qp a, b;
     Qp eth = create_eth_qp(&d);
     uint64_t src = card_alloc(d.c, len), dst = card_alloc(d.c, len);
     struct vroce_wqe_rdma rdma = {
@@ -238,9 +242,7 @@ static void test_migration(void)
     uint8_t frame[64];
     ssize_t got;
 
-    set_gid(&d);
-    connect_qp(&d, &a, &b);
-    connect_qp(&d, &b, &a);
+    create_pair(&d, &a, &b);
     for (uint32_t i = 0; i < 3; i++) {
         fill_pattern(&d, src, len, i);
         post_send(&d, &a, VROCE_WQE_WRITE, i, &rdma, sizeof(rdma), src, len);
@@ -329,13 +331,11 @@ static void test_self_interrupt(void)
 static void test_bad_wqe(void)
 {
     Driver d = driver_start("");
-    Qp a = create_qp(&d, VROCE_QPT_RC), b = create_qp(&d, VROCE_QPT_RC);
+    Qp a, b;
     uint64_t src = card_alloc(d.c, 4096);
     struct vroce_cqe cqe;
 
-    set_gid(&d);
-    connect_qp(&d, &a, &b);
-    connect_qp(&d, &b, &a);
+    create_pair(&d, &a, &b);
 
     /* Beyond the ring: refused, the QP lives on. */
     card_doorbell(d.c, 0, VROCE_DB_SQ, a.qpn, (1 << SQ_LOG) + 1);
@@ -360,13 +360,11 @@ static void test_bad_wqe(void)
 static void test_nonsense(void)
 {
     Driver d = driver_start("");
-    Qp a = create_qp(&d, VROCE_QPT_RC), b = create_qp(&d, VROCE_QPT_RC);
+    Qp a, b;
     Qp eth = create_eth_qp(&d);
     const Qp *qps[] = { &a, &b, &eth };
 
-    set_gid(&d);
-    connect_qp(&d, &a, &b);
-    connect_qp(&d, &b, &a);
+    create_pair(&d, &a, &b);
     for (int round = 0; round < 300; round++) {
         const Qp *qp = qps[g_test_rand_int_range(0, 3)];
         uint8_t junk[VROCE_SQ_UNIT << SQ_LOG];
