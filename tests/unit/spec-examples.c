@@ -24,8 +24,8 @@
 #define LOG_CQ      4u      /* entries of each CQ */
 #define LOG_EQ      4u
 #define LOG_SQ      4u      /* units of each send ring */
-#define LOG_RQ      4u      /* entries of each receive ring … */
-#define LOG_STRIDE  6u      /* … of 64 bytes: up to 3 scatter-gather entries */
+#define LOG_RQ      4u      /* entries of each receive ring, */
+#define LOG_STRIDE  6u      /* of 64 bytes: up to 3 scatter-gather entries */
 #define SIZE(log)   (1u << (log))
 
 #define RQ_OFF      (VROCE_SQ_UNIT << LOG_SQ)
