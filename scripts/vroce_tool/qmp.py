@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A client of QEMU's machine protocol, QMP."""
 
+import contextlib
 import json
 import re
 import socket
@@ -50,6 +51,10 @@ class QMP:
         self.close()
 
     def close(self):
+        """End the connection, so that another one may come."""
+        # The file would keep it open for as long as someone knows it.
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def execute(self, command, **arguments):
