@@ -44,14 +44,14 @@ class Side:
             stderr=subprocess.STDOUT, text=True)
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        assert self._answer() == "ready"
+        assert self.answer() == "ready"
 
     def _read(self):
         for line in self.child.stdout:
             self.lines.put(line)
         self.lines.put(None)
 
-    def _answer(self):
+    def answer(self):
         said = ""
         while True:
             try:
@@ -66,10 +66,14 @@ class Side:
                 return answer["result"]
             said += line
 
-    def do(self, name, operation, **arguments):
+    def ask(self, name, operation, **arguments):
+        """Begin an operation; answer() returns its result."""
         self.child.stdin.write(json.dumps([name, operation, arguments]) + "\n")
         self.child.stdin.flush()
-        return self._answer()
+
+    def do(self, name, operation, **arguments):
+        self.ask(name, operation, **arguments)
+        return self.answer()
 
     def close(self):
         finish(self.child)
