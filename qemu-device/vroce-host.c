@@ -19,6 +19,8 @@
 
 /* The least real time between two events of one rule. */
 #define MISUSE_EVENT_MS 1000
+/* Lines of one rule in a second's log: a program in a loop fills no disk. */
+#define MISUSE_LOG_LINES 200
 
 void vroce_enter(VroceState *s)
 {
@@ -202,6 +204,31 @@ static void vroce_misuse_event(VroceState *s, enum vroce_rule rule,
     misuse->unreported = 0;
 }
 
+static void vroce_misuse_log(VroceState *s, enum vroce_rule rule,
+                             const char *object, const char *text)
+{
+    VroceMisuse *misuse = &s->misuse[rule];
+    int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
+
+    if (now - misuse->logged_since >= 1000) {
+        misuse->logged_since = now;
+        misuse->logged = 0;
+    }
+    if (misuse->logged == MISUSE_LOG_LINES) {
+        misuse->unlogged++;
+        return;
+    }
+    if (misuse->unlogged) {
+        qemu_log_mask(LOG_GUEST_ERROR, "vroce %s: rule %d %s: %" PRIu64
+                      " more had no line\n", vroce_name(s), rule,
+                      vr_rule_name(rule), misuse->unlogged);
+        misuse->unlogged = 0;
+    }
+    qemu_log_mask(LOG_GUEST_ERROR, "vroce %s: rule %d %s%s: %s\n",
+                  vroce_name(s), rule, vr_rule_name(rule), object, text);
+    misuse->logged++;
+}
+
 static void vroce_report_misuse(VroceState *s, const struct vr_report *r)
 {
     const char *text = r->text ?: vr_rule_text(r->rule) ?: "";
@@ -217,8 +244,7 @@ static void vroce_report_misuse(VroceState *s, const struct vr_report *r)
         snprintf(object, sizeof(object), " (number 0x%x)", r->number);
     }
     trace_vroce_misuse(vroce_name(s), name, r->number, text);
-    qemu_log_mask(LOG_GUEST_ERROR, "vroce %s: rule %d %s%s: %s\n",
-                  vroce_name(s), r->rule, name, object, text);
+    vroce_misuse_log(s, r->rule, object, text);
     vroce_misuse_event(s, r->rule, r->number, text);
     if (s->misuse_policy == VROCE_MISUSE_POLICY_STOP) {
         qemu_system_vmstop_request_prepare();

@@ -76,6 +76,9 @@ typedef struct VroceMisuse {
     uint64_t last;              /* ns, virtual clock */
     int64_t reported;           /* ms, real time of the last event; 0: none */
     uint64_t unreported;        /* since then */
+    int64_t logged_since;       /* ms, real time: the second that … */
+    uint32_t logged;            /* … had so many lines in the log */
+    uint64_t unlogged;          /* for which there was no line */
 } VroceMisuse;
 
 struct VroceState {

@@ -555,6 +555,35 @@ static void test_end_in_command(void)
     card_stop(c);
 }
 
+/* A program in a loop costs the host no disk, and no misuse goes uncounted. */
+static void test_log_flood(void)
+{
+    const unsigned int times = 3000;
+    Hostile h = hostile_start("");
+    gint64 began = g_get_monotonic_time();
+    g_autofree char *text = NULL;
+    unsigned int lines = 0, told = 0, n;
+
+    for (unsigned int i = 0; i < times; i++) {
+        card_put(h.d.c, VROCE_REG_ID, i);
+    }
+    g_usleep(1100000);
+    card_put(h.d.c, VROCE_REG_ID, 0);
+    g_assert_cmpuint(card_misuse(h.d.c, VROCE_RULE_REGISTER), ==, times + 1);
+
+    g_assert_true(g_file_get_contents(h.log, &text, NULL, NULL));
+    for (char *at = text; (at = strstr(at, ": rule 31 ")); at++, lines++) {
+        char e;
+
+        told += sscanf(at, ": rule 31 register: %u more had no lin%c", &n,
+                       &e) == 2 ? n : 1;
+    }
+    g_assert_cmpuint(told, ==, times + 1);
+    g_assert_cmpuint(lines, <=, 201 * (2 + (g_get_monotonic_time() - began) /
+                                       G_USEC_PER_SEC));
+    hostile_stop(&h);
+}
+
 void add_hostile_tests(void)
 {
     qtest_add_func("/vroce/hostile/work-requests", test_work);
@@ -569,4 +598,5 @@ void add_hostile_tests(void)
     qtest_add_func("/vroce/hostile/destroy-in-use", test_destroy_in_use);
     qtest_add_func("/vroce/hostile/destroy-under-way", test_destroy_under_way);
     qtest_add_func("/vroce/hostile/end-in-command", test_end_in_command);
+    qtest_add_func("/vroce/hostile/log-flood", test_log_flood);
 }
