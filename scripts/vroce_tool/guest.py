@@ -95,6 +95,9 @@ class Guest:
             "-name", f"vroce-{options.lab}-{self.number}",
             "-nodefaults", "-no-user-config", "-display", "none",
             "-machine", "q35,memory-backend=ram,usb=off,vmport=off",
+            # With ACPI's hot-plug a root port never says that its link is up,
+            # and recovery from an error of the bus waits for that.
+            "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
             "-object", f"memory-backend-memfd,id=ram,size={memory},share=on",
             "-m", memory, "-smp", str(options.cpus)]
         if options.accel == "kvm":

@@ -165,11 +165,30 @@ def reset_of_the_requester(bench):
     responder_knew_nothing(result)
 
 
+@test("a fatal PCI Express error under WRITEs to it: the requester's retries "
+      "run out, error recovery brings the card back", lab=CARDS)
+def bus_error(bench):
+    victim = Victim(bench)
+
+    def inject():
+        # Surprise Down.
+        with victim.guest.qmp() as qmp:
+            qmp.human("pcie_aer_inject_error card SDN")
+
+    with nothing_left(bench):
+        result = disturbed(bench, "write", SURVIVOR, inject)
+        wait(lambda: "AER: device recovery successful" in victim.run("dmesg"),
+             "the end of the recovery")
+        victim.await_card()
+    return survivor_gave_up(result)
+
+
 @test("a reset behind the driver's back under SENDs to it: retries run out, "
       "binding the driver again brings the card back", lab=CARDS)
 def register_reset(bench):
     victim = Victim(bench)
     with nothing_left(bench):
+        # VROCE_REG_RESET, VROCE_RESET_MAGIC
         result = disturbed(bench, "send", SURVIVOR, lambda: victim.registers(
             "r[0x10 // 4] = 0x52534554"))
         victim.rebind()
