@@ -28,11 +28,6 @@ def _peer(_state, qp):
     return f"{qp['dest-qpn']} {snapshot.address(qp['dgid'])}"
 
 
-def _posted(state, entry, size, record):
-    producer = entry.get(record)
-    return _ring(producer, state["consumer"], size)
-
-
 # Per kind: titles of the columns, and what they hold of an object.
 COLUMNS = {
     "qp": {
@@ -182,7 +177,8 @@ def show(states, kinds, number):
     for state in states:
         if state.mode != CARD or not state.card:
             why = ("its QEMU has ended" if not state.alive else
-                   "it has no vroce card")
+                   "it has no vroce card" if state.answers else
+                   "its QEMU does not answer")
             print(f"guest {state.number}: {why}")
             continue
         for kind in kinds:

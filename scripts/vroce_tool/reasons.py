@@ -127,6 +127,9 @@ class View:
         number = state.number
         if not state.alive:
             return f"guest {number} is gone: its QEMU has ended"
+        if not state.answers:
+            return (f"QEMU of guest {number} does not answer: it hangs, or "
+                    "another program talks to it")
         if state.status != "running":
             return (f"guest {number} stands still ({state.status}"
                     f"{self.stop_cause(state)}): 'vroce cont' resumes it")

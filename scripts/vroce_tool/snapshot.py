@@ -6,8 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from . import wire
+from .qmp import QMP
 from .util import UserError
 
+# QEMU answers in a few ms unless it hangs, or another client is served.
+ANSWER_SECONDS = 10
 # Kinds of objects: the member that is their number.
 KINDS = {"qp": "qpn", "cq": "cqn", "srq": "srqn", "mr": "key", "eq": "eqn",
          "gid": "index"}
@@ -19,13 +22,14 @@ class State:
     number: int
     mode: str
     alive: bool = True
+    answers: bool = True        # QEMU does
     status: str = "running"     # as query-status says
     card: dict = None           # as x-query-vroce says
     objects: dict = field(default_factory=dict)     # kind: {number: object}
 
     @property
     def running(self):
-        return self.alive and self.status == "running"
+        return self.alive and self.answers and self.status == "running"
 
     def get(self, kind, number):
         """An object of a kind of KINDS; None when there is none."""
@@ -79,7 +83,7 @@ def _take_guest(lab, guest, kinds):
         state.alive = False
         return state
     try:
-        with guest.qmp() as qmp:
+        with QMP(guest.path("qmp.sock"), ANSWER_SECONDS) as qmp:
             state.status = qmp.execute("query-status")["status"]
             cards = qmp.execute("x-query-vroce")
             if not cards:
@@ -94,7 +98,6 @@ def _take_guest(lab, guest, kinds):
             state.card = qmp.execute("x-query-vroce", path=path)[0]
     except UserError:
         # It may have ended in this moment.
-        if lab.process(guest):
-            raise
-        state.alive = False
+        state.alive = bool(lab.process(guest))
+        state.answers = False
     return state

@@ -42,7 +42,7 @@ def cq(**changes):
 
 
 def guest(number, *objects, status="running", **changes):
-    state = State(number, CARD, True, status, card(**changes))
+    state = State(number, CARD, status=status, card=card(**changes))
     state.objects = {
         "gid": {0: {"index": 0, "gid": f"::ffff:10.77.0.{number}"}},
         "qp": {entry["qpn"]: entry for entry in objects if "qpn" in entry},
@@ -90,6 +90,13 @@ class Sentences(unittest.TestCase):
             "resumes it"
         self.says([guest(1, self.peer(), status="debug"),
                    guest(2, self.waiting())], stands, self.WAITS + stands)
+
+    def test_a_machine_that_hangs(self):
+        hangs = State(1, CARD, answers=False)
+        words = ("QEMU of guest 1 does not answer: it hangs, or another "
+                 "program talks to it")
+        self.says([hangs, guest(2, self.waiting())], words,
+                  self.WAITS + words)
 
     def test_a_guest_that_a_rule_stopped(self):
         rule = {"name": "db-index", "text": "beyond the ring",

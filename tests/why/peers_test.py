@@ -2,23 +2,26 @@
 """Connections that stand still, and what `vroce why` says of each."""
 
 import ipaddress
+import json
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from side import AGO, FOR, test, world  # noqa: E402
-from vroce_tool import impair  # noqa: E402
+from vroce_tool import impair, pair  # noqa: E402
 from vroce_tool.util import REPO  # noqa: E402
 
 # An address vector's peer that nobody has.
 NOBODY = "10.77.0.99"
 
 
-def command(lab, *words):
-    """Run `vroce why`; returns its exit status and output."""
-    result = subprocess.run([REPO / "scripts/vroce", "why", "--lab", lab.name,
+def command(lab, name, *words):
+    """Run a command of `vroce`; returns its exit status and output."""
+    result = subprocess.run([REPO / "scripts/vroce", name, "--lab", lab.name,
                              *map(str, words)], text=True, check=False,
                             capture_output=True)
     assert not result.stderr, result.stderr
@@ -29,10 +32,10 @@ def command(lab, *words):
 def idle(bench):
     with world(bench) as verbs:
         verbs.says_nothing()
-        assert command(bench.lab) == (0, "nothing waits\n")
+        assert command(bench.lab, "why") == (0, "nothing waits\n")
         one, other = verbs.pair()
         other.do("recv", count=3)
-        status, text = command(bench.lab, other.qpn)
+        status, text = command(bench.lab, "why", other.qpn)
         line = [line for line in text.splitlines()
                 if line.startswith(str(other))]
         assert status == 0 and line == [
@@ -68,7 +71,7 @@ def rnr_srq(bench):
             rf"QP {one.qpn} \(guest 2\) waits on RNR, retries without end: "
             rf"peer QP {other.qpn} \(guest 1\) has no receive posted in SRQ "
             r"\d+, last post never")
-        status, text = command(bench.lab)
+        status, text = command(bench.lab, "why")
         assert status == 3 and f"{one} waits on RNR" in text, text
         other.do("recv")
         verbs.says(r"CQ \d+ \(guest 1\): 1 completion unread, the last came "
@@ -242,3 +245,50 @@ def lost(bench):
         finally:
             wire.blackout(0)
         assert one.do("await_poll") == [0]
+
+
+@test("inspect shows what the cards hold, as tables and as data")
+def inspect(bench):
+    with world(bench) as verbs:
+        one, other = verbs.qp(2, srq=True), verbs.qp(1)
+        one.connect(other)
+        other.connect(one)
+        one.do("recv", count=5)
+        status, text = command(bench.lab, "inspect", "qp", one.qpn, "--guest",
+                               2, "--json")
+        guest, = json.loads(text)["guests"]
+        qp, = guest["qp"]
+        assert status == 0 and guest["guest"] == 2, text
+        assert (qp["qpn"], qp["dest-qpn"]) == (one.qpn, other.qpn), qp
+        _status, text = command(bench.lab, "inspect", "srq", "--json")
+        srq, = json.loads(text)["guests"][1]["srq"]
+        assert (srq["posted"], srq["consumer"]) == (5, 0), srq
+        _status, text = command(bench.lab, "inspect")
+        for kind in ("qp", "cq", "mr", "eq", "gid", "port", "vector"):
+            for number in (1, 2):
+                assert f"guest {number}, {kind}:\n" in text, text
+        assert re.search(rf"^  {one.qpn} +RC +rts +{other.qpn} 10.77.0.1 ",
+                         text, re.MULTILINE), text
+        _status, text = command(bench.lab, "inspect", "qp", one.qpn)
+        assert f"  qpn: {one.qpn}\n" in text and "  state: rts\n" in text, text
+
+
+@test("a pair whose time is up tells why nothing moves")
+def time_up(bench):
+    wire = impair.Wire(bench.lab)
+    # Its QPs wait for 17 s until they try again.
+    common = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 60 -u 21"
+    timer = threading.Timer(8, wire.blackout, (600,))
+    timer.start()
+    try:
+        result = pair.run_pair(bench.lab, common, f"{common} {{a}}",
+                               timeout=14)
+    finally:
+        timer.join()
+        wire.blackout(0)
+    assert any(re.fullmatch(
+        r"QP \d+ \(guest 2\) waits for the acknowledgement of PSN \d+, 0 of 7 "
+        r"retries used, the next in [\d.]+ s, last answer .*: peer QP \d+ "
+        r"\(guest 1\) has (not )?received it .* lost on the wire", line)
+        for line in result.waits), result.why()
+    assert result.waits[0] in result.why()
