@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The impairment table: what is left of a bandwidth on a wire that loses frames.
+"""The impairment table: what loss leaves of a bandwidth.
 
 Guests with the card and guests with soft-RoCE go through the same relay; what
 counts is each one's ratio to itself without losses.
@@ -17,21 +17,27 @@ SPECS = {
 }
 PROGRAM = "ib_write_bw"
 SIZE = 65536
+# perftest leaves out so many seconds at the beginning and at the end.
+MARGIN = 1
 
 
-def measure(bench, seconds):
-    """MiB/s for each of SPECS; bench: two guests joined by a relay."""
+def measure(bench, seconds, rounds):
+    """MiB/s for each of SPECS; bench: two guests joined by a relay.
+
+    The best of some rounds, since what else the host does only slows it down.
+    """
     wire = Wire(bench.lab)
-    result = {}
+    result = dict.fromkeys(SPECS, 0.0)
     # By time, not by count: rates differ by two orders of magnitude.
-    common = f"{PROGRAM} -d {{dev}} -x {{gid}} -F -s {SIZE} -D {seconds}"
+    common = (f"{PROGRAM} -d {{dev}} -x {{gid}} -F -s {SIZE} "
+              f"-D {seconds + 2 * MARGIN} -f {MARGIN}")
     try:
-        for name, spec in SPECS.items():
+        for name, spec in list(SPECS.items()) * rounds:
             wire.impair(spec)
             pair = bench.pair(common, f"{common} {{a}}",
                               timeout=120 + 4 * seconds)
             row = programs.perftest_row(pair.b.stdout)
-            result[name] = row["BW_average[MiB/sec]"]
+            result[name] = max(result[name], row["BW_average[MiB/sec]"])
     finally:
         wire.impair(relay.OFF)
     return result
