@@ -38,10 +38,16 @@ _REG_CTRL, _REG_SQ_BASE, _REG_CQ_BASE = 0x00c, 0x100, 0x108
 _REG_LOG_SIZE, _REG_DOORBELL = 0x110, 0x118
 _DB_SQ = 1 << 56
 _QPN, _KEY = 2, 0x101           # the first that are given out
-_GID = bytes(10) + b"\xff\xff\x0a\0\0\1"
-_MAC = b"\x52\x54\0\x12\x34\x56"
 _WQE = struct.pack("<BBBBHHIIQQ", 4, 9, 1, 0, 0, 16, 0, 0, 7, 0) + \
     struct.pack("<QII16s", 0, _KEY, 0, b"0123456789abcdef")     # WRITE, inline
+
+
+def _gid(card):
+    return bytes(10) + b"\xff\xff\x0a\0\0" + bytes([card + 1])
+
+
+def _mac(card):
+    return b"\x52\x54\0\0\0" + bytes([card])
 
 
 def _buf(addr, length):
@@ -49,29 +55,33 @@ def _buf(addr, length):
     return struct.pack("<QQIBBxx", addr, length, 0, 0, 0)
 
 
-def _modify(state, mask):
+def _modify(state, mask, peer):
     """A struct vroce_modify_qp_in."""
     return struct.pack("<II12B5IHH", _QPN, mask,
                        state, 0, 3, 1, 14, 7, 7, 12, 1, 1, 0, 0,
                        0xf, 0, 0, 0, _QPN, 0, 0) + \
-        struct.pack("<16s6sHIBBBxH6x12x", _GID, _MAC, 0, 0, 0, 64, 0, 0)
+        struct.pack("<16s6sHIBBBxH6x12x", _gid(peer), _mac(peer), 0, 0, 0, 64,
+                    0, 0)
 
 
-_COMMANDS = [           # opcode and input
-    (0x0a, b""),                                                # ALLOC_PD
-    (0x10, _buf(0x200000, 4096) + struct.pack("<IBBxx", 0, 3, 1)),
-    (0x18, _buf(0x210000, 4096) +                               # CREATE_CQ
-     struct.pack("<IIIBxxx", 2048, 0, 0xffffffff, 3)),
-    (0x28, _buf(0x220000, 8192) +                               # CREATE_QP
-     struct.pack("<IIIIIIIIBBBBI", 0, 4096, 2048, 0, 1, 1, 1, 0xffffffff,
-                 0, 3, 3, 5, 0)),
-    (0x30, _buf(0x230000, 65536) +                              # CREATE_MR
-     struct.pack("<QIIB3xI", 0, 1, 7, 0, 0)),
-    (0x38, struct.pack("<16s6sHIBxxx", _GID, _MAC, 0xffff, 0, 1)),
-    (0x2a, _modify(1, 0x39)),                                   # to INIT
-    (0x2a, _modify(2, 0x129181)),                               # to RTR
-    (0x2a, _modify(3, 0x12e01)),                                # to RTS
-]
+def _commands(card, peer):
+    """Opcodes and inputs: a QP in RTS whose peer is the QP of card peer."""
+    return [
+        (0x0a, b""),                                            # ALLOC_PD
+        (0x10, _buf(0x200000, 4096) + struct.pack("<IBBxx", 0, 3, 1)),
+        (0x18, _buf(0x210000, 4096) +                           # CREATE_CQ
+         struct.pack("<IIIBxxx", 2048, 0, 0xffffffff, 3)),
+        (0x28, _buf(0x220000, 8192) +                           # CREATE_QP
+         struct.pack("<IIIIIIIIBBBBI", 0, 4096, 2048, 0, 1, 1, 1, 0xffffffff,
+                     0, 3, 3, 5, 0)),
+        (0x30, _buf(0x230000, 65536) +                          # CREATE_MR
+         struct.pack("<QIIB3xI", 0, 1, 7, 0, 0)),
+        (0x38, struct.pack("<16s6sHIBxxx", _gid(card), _mac(card), 0xffff, 0,
+                           1)),                                 # SET_GID
+        (0x2a, _modify(1, 0x39, peer)),                         # to INIT
+        (0x2a, _modify(2, 0x129181, peer)),                     # to RTR
+        (0x2a, _modify(3, 0x12e01, peer)),                      # to RTS
+    ]
 
 
 def _write(region, offset, value, size=_LONG):
@@ -84,24 +94,36 @@ def _pattern(data):
     return struct.pack("<BBB", _PATTERN, 0, 0) + data
 
 
+def _bring_up(card, peer):
+    """Operations, one list for each step."""
+    registers = card + _REGISTERS
+    yield [_write(registers, _REG_SQ_BASE, 0x100000, _QUAD),
+           _write(registers, _REG_CQ_BASE, 0x110000, _QUAD),
+           _write(registers, _REG_LOG_SIZE, 4),
+           _write(registers, _REG_CTRL, 1)]
+    for number, (opcode, data) in enumerate(_commands(card, peer), 1):
+        command = struct.pack("<BBHIQIIQ", opcode, 0, number, len(data),
+                              0x120000, 512, 0, 0x130000)
+        yield [bytes([_CLEAR_PATTERNS]), _pattern(command),
+               *([_pattern(data)] if data else []),
+               _write(registers, _REG_DOORBELL, number)]
+
+
+def _post(card):
+    return [bytes([_CLEAR_PATTERNS]), _pattern(_WQE),
+            _write(card + _DOORBELLS, 0, _DB_SQ | _QPN << 32 | 1, _QUAD)]
+
+
 def _seeds():
     """The first inputs: a card is brought up, by one more step in each."""
     for card in _CARDS:
-        registers, doorbells = card + _REGISTERS, card + _DOORBELLS
-        steps = [_write(registers, _REG_SQ_BASE, 0x100000, _QUAD),
-                 _write(registers, _REG_CQ_BASE, 0x110000, _QUAD),
-                 _write(registers, _REG_LOG_SIZE, 4),
-                 _write(registers, _REG_CTRL, 1)]
-        for number, (opcode, data) in enumerate(_COMMANDS, 1):
-            command = struct.pack("<BBHIQIIQ", opcode, 0, number, len(data),
-                                  0x120000, 512, 0, 0x130000)
-            steps += [bytes([_CLEAR_PATTERNS]), _pattern(command)]
-            steps += [_pattern(data)] if data else []
-            steps += [_write(registers, _REG_DOORBELL, number)]
-            yield _SEPARATOR.join(steps)
-        steps += [bytes([_CLEAR_PATTERNS]), _pattern(_WQE),
-                  _write(doorbells, 0, _DB_SQ | _QPN << 32 | 1, _QUAD)]
-        yield _SEPARATOR.join(steps)
+        operations = []
+        for step in [*_bring_up(card, card), _post(card)]:
+            operations += step
+            yield _SEPARATOR.join(operations)
+    first, second = _CARDS
+    yield _SEPARATOR.join(sum([*_bring_up(first, second),
+                               *_bring_up(second, first), _post(first)], []))
 
 
 def _command(program, folder, seconds):
