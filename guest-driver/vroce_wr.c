@@ -71,6 +71,23 @@ static int vroce_put_payload(struct vroce_ib_qp *qp, union vroce_wqe *wqe,
 	return len;
 }
 
+/* The SENDs that every queue takes. */
+static bool vroce_put_send(struct vroce_wqe_ctrl *ctrl,
+			   const struct ib_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IB_WR_SEND:
+		ctrl->opcode = VROCE_WQE_SEND;
+		return true;
+	case IB_WR_SEND_WITH_IMM:
+		ctrl->opcode = VROCE_WQE_SEND_IMM;
+		ctrl->imm = wr->ex.imm_data;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void vroce_put_rdma(void *seg, const struct ib_send_wr *wr)
 {
 	struct vroce_wqe_rdma *rdma = seg;
@@ -134,17 +151,8 @@ static int vroce_build_ud(struct vroce_ib_qp *qp, union vroce_wqe *wqe,
 	void *seg = wqe->bytes + sizeof(wqe->ctrl);
 	int payload, header = vroce_header_bytes(IB_QPT_UD);
 
-	switch (wr->opcode) {
-	case IB_WR_SEND:
-		wqe->ctrl.opcode = VROCE_WQE_SEND;
-		break;
-	case IB_WR_SEND_WITH_IMM:
-		wqe->ctrl.opcode = VROCE_WQE_SEND_IMM;
-		wqe->ctrl.imm = wr->ex.imm_data;
-		break;
-	default:
+	if (!vroce_put_send(&wqe->ctrl, wr))
 		return -EINVAL;
-	}
 	vroce_put_ud(seg, wr);
 	payload = vroce_put_payload(qp, wqe, wqe->bytes + header, wr);
 	return payload < 0 ? payload : header + payload;
@@ -159,11 +167,8 @@ static int vroce_build_rc(struct vroce_ib_qp *qp, union vroce_wqe *wqe,
 
 	switch (wr->opcode) {
 	case IB_WR_SEND:
-		wqe->ctrl.opcode = VROCE_WQE_SEND;
-		break;
 	case IB_WR_SEND_WITH_IMM:
-		wqe->ctrl.opcode = VROCE_WQE_SEND_IMM;
-		wqe->ctrl.imm = wr->ex.imm_data;
+		vroce_put_send(&wqe->ctrl, wr);
 		break;
 	case IB_WR_SEND_WITH_INV:
 		wqe->ctrl.opcode = VROCE_WQE_SEND_INV;
