@@ -1,6 +1,6 @@
 /*
  * QTest of the vroce RDMA network card: what surrounds it in QEMU: virtual
- * IOMMU, unplugging, management commands and events
+ * IOMMU, unplugging, the wire's backend, management commands and events
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,6 +10,7 @@
 #include "qobject/qdict.h"
 #include "qobject/qjson.h"
 #include "qobject/qlist.h"
+#include "hw/net/e1000_regs.h"
 #include "hw/pci/pci_regs.h"
 #include "vroce-card.h"
 
@@ -226,11 +227,92 @@ static void test_link(void)
     card_stop(c);
 }
 
+/* ------------------------------------------------------------ the backend */
+
+#define NIC_SLOT 5
+#define NIC_RING 256            /* descriptors */
+#define NIC_DESC 16             /* bytes; the buffer's address comes first */
+#define NIC_TAKES 100           /* frames, one after the other */
+#define BACKEND_BURST 32        /* frames that net/dgram.c reads at once */
+#define FRAME_LEN 1000
+#define FRAME_NUMBER 16         /* offset, in the frame */
+
+/*
+ * Send numbered frames from *next on, until the wire stays full. Each register
+ * read is a turn of QEMU's main loop, in which it may take some off the wire.
+ */
+static void fill_wire(QPCIDevice *nic, QPCIBar bar, int wire, uint32_t *next)
+{
+    uint8_t frame[FRAME_LEN] = { [0 ... 5] = 0xff, [12] = 0x88, [13] = 0xb5 };
+    int full = 0;
+
+    while (full < 20) {
+        stl_le_p(frame + FRAME_NUMBER, *next);
+        if (send(wire, frame, sizeof(frame), MSG_DONTWAIT) > 0) {
+            ++*next;
+            full = 0;
+        } else {
+            qpci_io_readl(nic, bar, E1000_RDH);
+            full++;
+        }
+    }
+}
+
+/*
+ * A NIC with room for one frame at a time (vroce itself drops, and never makes
+ * the wire wait): frames come in order, and what does not fit stays on the wire.
+ */
+static void test_backpressure(void)
+{
+    g_autofree char *more = NULL;
+    uint32_t sent = 0, first;
+    uint64_t ring, buf;
+    QPCIDevice *nic;
+    QPCIBar bar;
+    int fds[2];
+    Card *c;
+
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds), ==, 0);
+    more = g_strdup_printf(" -netdev dgram,id=other,local.type=fd,"
+                           "local.str=%d -device e1000e,netdev=other,"
+                           "bus=pcie.0,addr=%u.0,romfile=", fds[1], NIC_SLOT);
+    c = card_start(more);
+    close(fds[1]);
+    nic = qpci_device_find(c->bus, QPCI_DEVFN(NIC_SLOT, 0));
+    g_assert_nonnull(nic);
+    qpci_device_enable(nic);
+    bar = qpci_iomap(nic, 0, NULL);
+    ring = card_alloc(c, NIC_RING * NIC_DESC);
+    buf = card_alloc(c, NIC_TAKES * 4096);
+    for (int i = 0; i < NIC_TAKES; i++) {
+        qtest_writeq(c->qts, ring + i * NIC_DESC, buf + i * 4096);
+    }
+    qpci_io_writel(nic, bar, E1000_RDBAL, ring);
+    qpci_io_writel(nic, bar, E1000_RDLEN, NIC_RING * NIC_DESC);
+    qpci_io_writel(nic, bar, E1000_RCTL, E1000_RCTL_EN | E1000_RCTL_UPE |
+                   E1000_RCTL_MPE | E1000_RCTL_BAM);
+
+    fill_wire(nic, bar, fds[0], &sent);
+    first = sent;
+    for (int i = 0; i < NIC_TAKES; i++) {
+        qpci_io_writel(nic, bar, E1000_RDT, i + 1);
+        fill_wire(nic, bar, fds[0], &sent);
+        g_assert_cmpuint(qpci_io_readl(nic, bar, E1000_RDH), ==, i + 1);
+        g_assert_cmpuint(qtest_readl(c->qts, buf + i * 4096 + FRAME_NUMBER),
+                         ==, i);
+    }
+    g_assert_cmpuint(sent, <=, first + NIC_TAKES + BACKEND_BURST);
+    g_free(nic);
+    close(fds[0]);
+    card_stop(c);
+}
+
 void add_host_tests(void)
 {
     qtest_add_func("/vroce/host/iommu", test_iommu);
     qtest_add_func("/vroce/host/unplug", test_unplug);
     qtest_add_func("/vroce/host/link", test_link);
+    qtest_add_func("/vroce/host/backpressure", test_backpressure);
     qtest_add_func("/vroce/management/query", test_query);
     qtest_add_func("/vroce/management/query-errors", test_query_errors);
     qtest_add_func("/vroce/management/misuse-event", test_misuse_event);
