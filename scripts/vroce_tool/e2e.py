@@ -44,20 +44,22 @@ class Test:
     lab: Shape
     slow: bool
     own_lab: bool
+    panics: bool
 
 
 _registered = []
 
 
-def test(name, lab=CARDS, slow=False, own_lab=False):
+def test(name, lab=CARDS, slow=False, own_lab=False, panics=False):
     """Register a function as the test of that name.
 
     Tests that run in labs of the same shape share one, in file order, unless
     one asks for its own since it spoils it.  A slow one runs only when asked
-    for.
+    for.  What a kernel reports in one that panics is what it wants.
     """
     def register(function):
-        _registered.append(Test(name, function, lab, slow, own_lab))
+        _registered.append(Test(name, function, lab, slow, own_lab,
+                                panics))
         return function
     return register
 

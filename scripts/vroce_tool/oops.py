@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Watches the guests' serial consoles and reports a kernel's complaint."""
 
+import os
 import re
 import sys
 import threading
@@ -79,6 +80,9 @@ class _Tail:
         with self.mutex:
             try:
                 with open(self.guest.log("console"), "rb") as file:
+                    if os.fstat(file.fileno()).st_size < self.position:
+                        # The guest was booted again.
+                        self.position, self.rest = 0, b""
                     file.seek(self.position)
                     data = file.read()
             except FileNotFoundError:

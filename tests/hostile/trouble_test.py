@@ -78,7 +78,7 @@ def too_late(_bench):
 
 
 @test("a guest that panics is reported by the command that runs, and can be "
-      "booted again", lab=CARDS, own_lab=True)
+      "booted again", lab=CARDS, own_lab=True, panics=True)
 def panic(bench):
     lab = ["--lab", bench.lab.name]
     began = time.monotonic()
@@ -88,7 +88,7 @@ def panic(bench):
                     "sysrq: Trigger a crash|Kernel panic - not syncing"])
     assert time.monotonic() - began < 120
     # It is dead, though its QEMU runs.
-    vroce("boot", *lab, "2", patterns=["guest 2 runs; 'vroce boot --kill 2'"])
+    vroce("boot", *lab, "2", patterns=["guest 2 runs; 'vroce boot --kill .*2' ends it"])
     vroce("boot", *lab, "--kill", "2", "--timeout", str(BOOT_SECONDS), status=0)
     vroce("pair", *lab, "--a", "ibv_rc_pingpong -d {dev} -g {gid} -n 10",
           "--b", "ibv_rc_pingpong -d {dev} -g {gid} -n 10 {a}", status=0)
