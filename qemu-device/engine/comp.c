@@ -347,12 +347,30 @@ static bool place(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
     return false;
 }
 
-/* The packets of sp are the next that the oldest READ waits for. */
-static void take_read_response(struct vr_engine *e, struct vr_engine *from,
-                               struct vr_qp *qp, const struct vr_sp *sp)
+/* ------------------------------------------- answers of READs, in any order */
+
+static uint64_t *early_word(struct vr_req *req, uint32_t psn)
 {
-    struct vr_req *req = &qp->req;
-    struct vr_shadow *sh = vr_shadow_at(qp, req->consumer);
+    return &req->early[psn % VR_EARLY_PACKETS / 64];
+}
+
+static void set_early(struct vr_req *req, uint32_t psn, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++, psn = vr_psn_add(psn, 1)) {
+        *early_word(req, psn) |= 1ull << psn % 64;
+    }
+}
+
+static bool is_early(struct vr_req *req, uint32_t psn)
+{
+    return *early_word(req, psn) >> psn % 64 & 1;
+}
+
+/* Check the packets of sp against their READ, and put the bytes in place. */
+static bool take_packets(struct vr_engine *e, struct vr_engine *from,
+                         struct vr_qp *qp, const struct vr_shadow *sh,
+                         const struct vr_sp *sp)
+{
     uint32_t first = vr_psn_diff(sp->psn, sh->first_psn);
     uint64_t off = (uint64_t)first * qp->mtu;
     uint64_t end = off + (uint64_t)sp->npkt * qp->mtu;
@@ -364,17 +382,142 @@ static void take_read_response(struct vr_engine *e, struct vr_engine *from,
     if (first + sp->npkt > sh->npsn || sp->payload.len != end - off ||
         last != !!(sp->flags & VR_SP_LAST)) {
         vr_sq_fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
-        return;
+        return false;
     }
-    if (sp->payload.len && !place(e, from, qp, sh, &sp->payload, off)) {
-        return;
-    }
-    advance(qp, vr_psn_add(sp->psn, sp->npkt));
-    sh->done = last;
-    progress(e, qp);
-    if (last) {
+    return !sp->payload.len || place(e, from, qp, sh, &sp->payload, off);
+}
+
+/* Move una over the packets that are in place; READs complete in order. */
+static void advance_over_early(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+
+    while (req->consumer != req->next) {
+        struct vr_shadow *sh = vr_shadow_at(qp, req->consumer);
+        uint32_t end = vr_psn_add(sh->first_psn, sh->npsn);
+
+        if (sh->opcode != VROCE_WQE_READ) {
+            break;
+        }
+        while (req->una != end && is_early(req, req->una)) {
+            *early_word(req, req->una) &= ~(1ull << req->una % 64);
+            advance(qp, vr_psn_add(req->una, 1));
+        }
+        if (req->una != end) {
+            break;
+        }
+        sh->done = true;
         vr_sq_retire(e, qp);
     }
+}
+
+/* The packets of sp are the next that the oldest READ waits for. */
+static void take_read_response(struct vr_engine *e, struct vr_engine *from,
+                               struct vr_qp *qp, const struct vr_sp *sp)
+{
+    struct vr_req *req = &qp->req;
+
+    if (take_packets(e, from, qp, vr_shadow_at(qp, req->consumer), sp)) {
+        set_early(req, sp->psn, sp->npkt);
+        advance_over_early(e, qp);
+        progress(e, qp);
+    }
+}
+
+/* The WQE in flight that psn belongs to, or NULL. */
+static struct vr_shadow *shadow_of(const struct vr_qp *qp, uint32_t psn)
+{
+    const struct vr_req *req = &qp->req;
+
+    for (uint32_t i = req->consumer; i != req->next;) {
+        struct vr_shadow *sh = vr_shadow_at(qp, i);
+        int32_t d = vr_psn_diff(psn, sh->first_psn);
+
+        if (d >= 0 && d < (int32_t)sh->npsn) {
+            return sh;
+        }
+        i += sh->units;
+    }
+    return NULL;
+}
+
+/* The first packet of sh before psn `end` that has not come; end: there is none. */
+static uint32_t first_missing(struct vr_req *req, const struct vr_shadow *sh,
+                              uint32_t end)
+{
+    uint32_t psn = sh->first_psn, behind = vr_psn_add(psn, sh->npsn);
+
+    if (vr_psn_diff(req->una, psn) > 0) {
+        psn = req->una;
+    }
+    if (vr_psn_diff(end, behind) < 0) {
+        behind = end;
+    }
+    while (vr_psn_diff(psn, behind) < 0) {
+        if (!is_early(req, psn)) {
+            return psn;
+        }
+        psn = vr_psn_add(psn, 1);
+    }
+    return end;
+}
+
+/*
+ * An answer at psn has come: what is missing of READs before it is lost. Asks
+ * for each of them again, from its first missing packet on; not twice in a
+ * round trip. False: something else is missing, too.
+ */
+static bool ask_for_missing(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
+{
+    struct vr_req *req = &qp->req;
+
+    for (uint32_t i = req->consumer; i != req->next;) {
+        struct vr_shadow *sh = vr_shadow_at(qp, i);
+        uint32_t missing;
+
+        i += sh->units;
+        if (vr_psn_diff(sh->first_psn, psn) >= 0) {
+            break;
+        }
+        if (!vr_op_is_read_or_atomic(sh->opcode)) {
+            continue;
+        }
+        if (sh->opcode != VROCE_WQE_READ) {
+            return false;
+        }
+        missing = first_missing(req, sh, psn);
+        if (missing == psn || (sh->asked_again &&
+            e->now - sh->asked_again < vr_recover_patience(qp))) {
+            continue;
+        }
+        if (!vr_recover_begin(e, qp) || !vr_req_reread(e, qp, sh, missing)) {
+            break;
+        }
+        sh->asked_again = e->now;
+    }
+    return true;
+}
+
+/*
+ * Packets of a READ's answer behind a gap: in their place nobody looks at them
+ * before the READ completes, so they may be there early.
+ */
+static bool take_early(struct vr_engine *e, struct vr_engine *from,
+                       struct vr_qp *qp, const struct vr_sp *sp)
+{
+    const struct vr_shadow *sh = shadow_of(qp, sp->psn);
+    uint32_t ahead = vr_psn_diff(sp->psn, qp->req.una);
+
+    if (!sh || sh->opcode != VROCE_WQE_READ || sp->op != VR_OP_READ_RESP ||
+        VR_AETH_TYPE(sp->syndrome) != VR_AETH_ACK ||
+        ahead + sp->npkt > VR_EARLY_PACKETS) {
+        return false;
+    }
+    if (!take_packets(e, from, qp, sh, sp)) {
+        return true;
+    }
+    set_early(&qp->req, sp->psn, sp->npkt);
+    return ask_for_missing(e, qp, sp->psn);
 }
 
 static void take_atomic_ack(struct vr_engine *e, struct vr_qp *qp,
@@ -405,7 +548,7 @@ static void rx_answer(struct vr_engine *e, struct vr_engine *from,
 
     if (!ack_before(e, qp, sp->psn) || qp->state == VROCE_QPS_ERR ||
         req->una != sp->psn || req->consumer == req->next) {
-        if (qp->state != VROCE_QPS_ERR) {
+        if (qp->state != VROCE_QPS_ERR && !take_early(e, from, qp, sp)) {
             vr_sequence_error(e, qp, false);
         }
         return;

@@ -41,6 +41,11 @@ static void round_trip_done(struct vr_req *req, uint64_t now)
     req->rtt_at = 0;
 }
 
+static uint64_t round_trip(const struct vr_req *req)
+{
+    return req->rtt ? req->rtt : GUESSED_RTT;
+}
+
 void vr_recover_sent(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp, uint32_t end_psn)
 {
@@ -75,31 +80,32 @@ void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp)
 
 /* ---------------------------------------------------------- the cursor */
 
-/*
- * Where sending goes on with what was never sent, and how many packets that
- * is at least. False: a READ or atomic is in flight before it.
- */
-static bool find_new(const struct vr_qp *qp, uint32_t *index, uint32_t *pkt,
-                     uint32_t *left)
+/* Where sending goes on with what was never sent. */
+struct front {
+    uint32_t index, pkt;
+    uint32_t left;              /* packets at least, from there on */
+    uint32_t reads;             /* READs and atomics in flight before it */
+};
+
+static struct front find_front(const struct vr_qp *qp)
 {
     const struct vr_req *req = &qp->req;
-    bool plain = true;
+    struct front f = { .index = req->consumer };
 
-    *pkt = *left = 0;
-    for (*index = req->consumer; *index != req->next;) {
-        const struct vr_shadow *sh = vr_shadow_at(qp, *index);
+    while (f.index != req->next) {
+        const struct vr_shadow *sh = vr_shadow_at(qp, f.index);
         int32_t sent = vr_psn_diff(req->sent, sh->first_psn);
 
         if (sh->npsn ? sent < (int32_t)sh->npsn : !sh->done) {
-            *pkt = sent > 0 ? sent : 0;
-            *left = sh->npsn - *pkt;
+            f.pkt = sent > 0 ? sent : 0;
+            f.left = sh->npsn - f.pkt;
             break;
         }
-        plain &= !vr_op_is_read_or_atomic(sh->opcode);
-        *index += sh->units;
+        f.reads += vr_op_is_read_or_atomic(sh->opcode);
+        f.index += sh->units;
     }
-    *left += req->producer - *index;
-    return plain;
+    f.left += req->producer - f.index;
+    return f;
 }
 
 /* Is psn what a NAK told of, and has it not been acknowledged since? */
@@ -139,15 +145,16 @@ int32_t vr_req_window(const struct vr_qp *qp)
 void vr_recover_skip(struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
-    uint32_t index, pkt, left;
+    struct front f;
 
     if (vr_psn_diff(vr_req_cur_psn(qp), req->skip) < 0) {
         return;
     }
+    f = find_front(qp);
     req->skipping = false;
-    find_new(qp, &index, &pkt, &left);
-    req->cur = index;
-    req->cur_pkt = pkt;
+    req->cur = f.index;
+    req->cur_pkt = f.pkt;
+    req->reads = f.reads;
 }
 
 /*
@@ -160,17 +167,16 @@ static void choose_pass(struct vr_qp *qp, bool first)
 {
     struct vr_req *req = &qp->req;
     int32_t flight = vr_psn_diff(req->sent, req->una), n = 1;
-    uint32_t index, pkt, left;
 
     /* The packet behind what was sent again is missing too: not kept? */
     if (req->skip == req->una) {
         req->peer_keeps = false;
     }
-    req->skipping = req->peer_keeps && find_new(qp, &index, &pkt, &left);
+    req->skipping = req->peer_keeps;
     if (!req->skipping) {
         return;
     }
-    if (left < ENOUGH_NEW || qp->state != VROCE_QPS_RTS ||
+    if (find_front(qp).left < ENOUGH_NEW || qp->state != VROCE_QPS_RTS ||
         flight + VR_ACKREQ_PACKETS > vr_req_window(qp)) {
         n += FOLLOWERS;
     }
@@ -239,10 +245,9 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
 static void probe(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
-    uint32_t index, pkt, left;
 
     vr_go_back(e, qp);
-    req->skipping = find_new(qp, &index, &pkt, &left);
+    req->skipping = true;
     req->skip = vr_psn_add(req->una, 1);
     req->probe_after *= 2;
     arm_next(e, req);
@@ -275,11 +280,29 @@ static bool resent_lately(struct vr_engine *e, const struct vr_req *req,
 {
     int32_t off = vr_psn_diff(req->una, req->back);
     int32_t n = vr_psn_diff(req->again, req->back);
-    uint64_t rtt = req->rtt ? req->rtt : GUESSED_RTT;
 
     return off >= 0 && off < n &&
            e->now - req->back_at - (req->again_at - req->back_at) * off / n <
-           rtt * percent / 100;
+           round_trip(req) * percent / 100;
+}
+
+uint64_t vr_recover_patience(const struct vr_qp *qp)
+{
+    return round_trip(&qp->req) * 3 / 2;
+}
+
+bool vr_recover_begin(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+
+    if (req->waiting_rnr || (!req->went_back && !use_retry(e, qp))) {
+        return false;
+    }
+    if (!req->went_back) {
+        req->went_back = true;
+        vr_req_arm(e, qp);
+    }
+    return true;
 }
 
 void vr_learn_keeping(struct vr_qp *qp, uint32_t psn)

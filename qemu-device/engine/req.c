@@ -229,6 +229,28 @@ static enum step read_step(struct vr_engine *e, struct vr_qp *qp,
     return STEP_ON;
 }
 
+bool vr_req_reread(struct vr_engine *e, struct vr_qp *qp,
+                   const struct vr_shadow *sh, uint32_t psn)
+{
+    struct vr_sp sp;
+    uint64_t off = (uint64_t)vr_psn_diff(psn, sh->first_psn) * qp->mtu;
+
+    if (!vr_tx_room(e, qp->loopback) || !reload(e, qp, sh)) {
+        return false;
+    }
+    request_header(qp, &sp);
+    sp.psn = psn;
+    sp.op = VR_OP_READ_REQ;
+    sp.flags = VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ;
+    remote_address(&e->wqe, &sp);
+    sp.va += off;
+    sp.dma_len = sh->length - off;
+    vr_count(e, VROCE_CNT_RETRANSMITTED, 1);
+    vr_report(e, VR_REPORT_TX, qp->qpn, vr_sp_bth_opcode(&sp, 0), sp.psn);
+    vr_link_send(e, &sp);
+    return true;
+}
+
 /* How many packets of sh, from the cursor on, go into one super-packet? */
 static uint32_t packets_now(const struct vr_qp *qp, const struct vr_shadow *sh)
 {

@@ -95,6 +95,7 @@ static void io_shadow(struct vr_io *io, struct vr_shadow *sh)
     VR_IO(io, sh->flags);
     VR_IO(io, sh->units);
     VR_IO(io, sh->done);
+    VR_IO(io, sh->asked_again);
 }
 
 /* What is begun and not completed: consumer … next, without a gap. */
@@ -176,6 +177,9 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->rtt);
     VR_IO(io, req->timeout_at);
     VR_IO(io, req->probe_after);
+    for (int i = 0; i < VR_EARLY_PACKETS / 64; i++) {
+        VR_IO(io, req->early[i]);
+    }
     VR_IO(io, req->drained);
     io_failure(io, &req->failure);
     vr_io_timer(io, &req->retry_timer);

@@ -266,6 +266,9 @@ enum vroce_rule vr_rq_take(struct vr_engine *e, struct vr_qp *qp,
 
 /* ------------------------------------------------------- qp.c and friends */
 
+/* Packets of READ answers that may come before their turn, on one QP. */
+#define VR_EARLY_PACKETS 1024
+
 /* What is kept of a send WQE from its first packet to its completion. */
 struct vr_shadow {
     uint32_t index;             /* free-running unit index of the WQE */
@@ -275,6 +278,7 @@ struct vr_shadow {
     uint64_t wr_id;
     uint8_t opcode, flags, units;
     bool done;                  /* local: executed; READ, atomic: answered */
+    uint64_t asked_again;       /* READ: for its missing packets, ns; 0: never */
 };
 
 /* A WQE that failed here: reported when those before it have completed. */
@@ -319,6 +323,7 @@ struct vr_req {
     uint64_t rtt;               /* smoothed, ns; 0: not known yet */
     uint64_t timeout_at;        /* retry_timer: the answer is overdue, ns … */
     uint64_t probe_after;       /* … or this long without one; 0: do not probe */
+    uint64_t early[VR_EARLY_PACKETS / 64];  /* READ answers behind una, by PSN */
     bool drained;               /* SQD: SQ_DRAINED was raised, or none is due */
     struct vr_failure failure;
     struct vr_timer retry_timer, rnr_timer;

@@ -140,6 +140,9 @@ void vr_sq_fail_head(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
 
 /* req.c */
 enum vr_turn vr_req_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+/* Ask for a READ again, from psn on. False: not now, or it has failed. */
+bool vr_req_reread(struct vr_engine *e, struct vr_qp *qp,
+                   const struct vr_shadow *sh, uint32_t psn);
 
 /* recover.c */
 /* Arm the retry timer as what is in flight asks for. */
@@ -148,6 +151,10 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
 void vr_go_back(struct vr_engine *e, struct vr_qp *qp);
 /* Packets from una on are missing at one side or the other; nak: at the peer. */
 void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak);
+/* Something is asked for again: uses up a retry, but one only until una moves. */
+bool vr_recover_begin(struct vr_engine *e, struct vr_qp *qp);
+/* After a time as long as this, ns, an answer is missing. */
+uint64_t vr_recover_patience(const struct vr_qp *qp);
 /* Packets that may be in flight behind una. */
 int32_t vr_req_window(const struct vr_qp *qp);
 /*
