@@ -17,7 +17,10 @@ CONNECTED = ("RC", "UC")
 QP_CODES = {"error", "rnr", "ack", "sqd", "turn", "unknown", "doorbell",
             "init", "refused"}
 # What is not over by itself.
-ENDS = {"error", "cq-error", "fatal"}
+ENDS = {"error", "cq-error"}
+# Between two tries, a QP that waits on RNR waits for an acknowledgement, and
+# one that waits for that for its turn: the first of these says the most.
+TELLING = {"error": 3, "rnr": 2, "ack": 1}
 # A refused message older than this is history.
 REFUSED_SECONDS = 10
 # The card's clock goes on a little until a guest that broke a rule stands.
@@ -38,16 +41,23 @@ class Reason:
     def key(self):
         return self.guest, self.code, self.number
 
-    def holds_since(self, before):
-        """Whether it held in an earlier list of reasons, without progress.
+    @property
+    def subject(self):
+        """What stands still; a QP may do so for one reason after the other."""
+        return (self.guest, "qp" if self.code in QP_CODES else self.code,
+                self.number)
 
-        An error is what others end in.
+    def since(self, before):
+        """The reason to tell when an earlier list of reasons holds, too.
+
+        None when there was progress since.  An error is what others end in.
         """
-        if self.code in ENDS:
-            return any(other.guest == self.guest and
-                       other.number == self.number for other in before)
-        return any(other.key == self.key and other.marks == self.marks
-                   for other in before)
+        for other in before:
+            if other.subject == self.subject and (
+                    self.code in ENDS or other.marks == self.marks):
+                return max(self, other, key=lambda reason:
+                           TELLING.get(reason.code, 0))
+        return None
 
     def ails(self, guest, qpn):
         """Whether it is about that QP, or about all that its guest does."""

@@ -32,8 +32,8 @@ def confirmed(lab):
         return view, []
     time.sleep(CONFIRM_SECONDS)
     view = observe(lab)
-    return view, [reason for reason in view.reasons()
-                  if reason.holds_since(before)]
+    held = [reason.since(before) for reason in view.reasons()]
+    return view, [reason for reason in held if reason]
 
 
 def sentences(lab):

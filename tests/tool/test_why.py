@@ -158,12 +158,20 @@ class Progress(unittest.TestCase):
         return View([guest(1), guest(2, one)]).reasons()
 
     def holds(self, before, after):
-        return [reason.code for reason in after if reason.holds_since(before)]
+        held = [reason.since(before) for reason in after]
+        return [reason.code for reason in held if reason]
 
     def test_what_moves_does_not_wait(self):
         self.assertEqual(self.holds(self.reasons(), self.reasons()), ["ack"])
         moved = self.reasons(**{"unacked-psn": 6})
         self.assertEqual(self.holds(self.reasons(), moved), [])
+
+    def test_a_try_that_is_under_way(self):
+        waiting = self.reasons(wait="rnr")
+        self.assertEqual(self.holds(waiting, self.reasons()), ["rnr"])
+        self.assertEqual(self.holds(self.reasons(), waiting), ["rnr"])
+        turn = self.reasons(wait="turn", **{"waits-for": "its turn"})
+        self.assertEqual(self.holds(self.reasons(), turn), ["ack"])
 
     def test_what_broke_meanwhile_is_told(self):
         broke = self.reasons(state="err", error={

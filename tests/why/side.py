@@ -18,8 +18,9 @@ from vroce_tool.util import finish, start
 AGO = r"(?:just now|\d+ ms ago|[\d.]+ s ago|\d+ min ago)"
 FOR = r"(?:just now|for (?:\d+ ms|[\d.]+ s|\d+ min))"
 
-# A guest under an emulator may take its time.
+# A guest under an emulator may take its time, to start Python above all.
 ANSWER_SECONDS = 40
+START_SECONDS = 150
 
 # What all tests of this folder share: a wire that can lose frames, and few
 # CQs, so that an event queue is small enough to be filled.
@@ -44,18 +45,18 @@ class Side:
             stderr=subprocess.STDOUT, text=True)
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        assert self.answer() == "ready"
+        assert self.answer(START_SECONDS) == "ready"
 
     def _read(self):
         for line in self.child.stdout:
             self.lines.put(line)
         self.lines.put(None)
 
-    def answer(self):
+    def answer(self, seconds=ANSWER_SECONDS):
         said = ""
         while True:
             try:
-                line = self.lines.get(timeout=ANSWER_SECONDS)
+                line = self.lines.get(timeout=seconds)
             except queue.Empty:
                 raise AssertionError(f"no answer from guest "
                                      f"{self.guest.number}; {said}") from None
