@@ -8,6 +8,9 @@ from . import setup
 from .e2e import Bench
 from .lab import Starter, up_options
 
+# On a busy machine too; a bench that gives up has cost more than that.
+BOOT_SECONDS = 600
+
 
 @contextlib.contextmanager
 def lab(name, count=2, wire=None, **options):
@@ -16,7 +19,8 @@ def lab(name, count=2, wire=None, **options):
     wire: a Wire in the place of the usual one; options as `vroce up` has them.
     """
     starter = Starter(up_options(count, lab=f"bench-{name}-{os.getpid()}",
-                                 capture=0, **options), setup.planned())
+                                 capture=0, timeout=BOOT_SECONDS, **options),
+                      setup.planned())
     if wire:
         starter.wire = wire
     started = starter.start()
