@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from . import wire
+from .oops import console_tail
 from .qmp import QMP
 from .util import REPO, UserError
 
@@ -223,6 +224,7 @@ class Guest:
 
     def connect(self):
         """Open the connection that later ssh commands share."""
+        self._refuse_if_panicked()
         # The master keeps its standard streams open: give it none of ours.
         result = subprocess.run(self.ssh_command("true"), text=True,
                                 stdin=subprocess.DEVNULL,
@@ -231,6 +233,15 @@ class Guest:
         if result.returncode:
             raise UserError(f"guest {self.number} does not let us in by ssh: "
                             f"{result.stderr.strip() or result.returncode}")
+
+    def _refuse_if_panicked(self):
+        """Raise UserError, rather than wait, when its kernel has given up."""
+        # It is the last that it says, unless it was reset since.
+        for line in console_tail(self, 3).splitlines():
+            if "Kernel panic - not syncing" in line:
+                raise UserError(
+                    f"guest {self.number} has panicked: {line.strip(' |')}; "
+                    "'vroce boot --kill' boots it again")
 
     def run(self, command, *, timeout=60, stdin="", check=True):
         """Run a shell command line; returns subprocess's CompletedProcess.
@@ -243,6 +254,7 @@ class Guest:
                 self.ssh_command(command), input=stdin, capture_output=True,
                 text=True, errors="replace", timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
+            self._refuse_if_panicked()
             raise UserError(f"guest {self.number}: '{command}' did not end in "
                             f"{timeout} s") from None
         if check and result.returncode:

@@ -205,7 +205,9 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
             listens = _ListenWatch(server)
             client = _Process(result.b, clients, show)
             result.error = _converse(listens, server, client, deadline, daemon)
-            if result.error and None in (result.a.status, result.b.status):
+            # Of a kernel in trouble no questions are asked.
+            if result.error and not watch.check() and \
+                    None in (result.a.status, result.b.status):
                 result.waits = why.sentences(lab)
         finally:
             for part in (client, server):

@@ -321,6 +321,15 @@ class Talking(Errors):
         with self.says("guest 1: 'true' did not end in 0.2 s"):
             self.guest().run("true", timeout=0.2)
 
+    def test_a_guest_that_has_panicked(self):
+        self.program("ssh", "exec sleep 60")
+        one = self.guest()
+        one.log("console").write_text(
+            "[ 1.0] Kernel panic - not syncing: sysrq\r\r\n[ 1.1] Rebooting\n")
+        for talk in (one.connect, lambda: one.run("true", timeout=0.2)):
+            with self.says("guest 1 has panicked: .*sysrq; 'vroce boot --kill'"):
+                talk()
+
     def test_no_way_to_ssh(self):
         fake = mock.MagicMock()
         fake.__enter__.return_value.human.return_value = "Hub -1 (net):\n"
