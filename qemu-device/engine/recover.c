@@ -39,6 +39,7 @@ static void round_trip_done(struct vr_req *req, uint64_t now)
 
     req->rtt = req->rtt ? req->rtt - req->rtt / 8 + t / 8 : t;
     req->rtt_at = 0;
+    req->probes = 0;
 }
 
 static uint64_t round_trip(const struct vr_req *req)
@@ -233,7 +234,8 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
         return;
     }
     req->timeout_at = e->now + t;
-    req->probe_after = req->rtt ? PROBE_MIN + PROBE_RTTS * req->rtt : 0;
+    req->probe_after = req->rtt ? (PROBE_MIN + PROBE_RTTS * req->rtt) <<
+                       req->probes : 0;
     arm_next(e, req);
 }
 
@@ -241,6 +243,10 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
  * Silence for several round trips: the last packets are lost, or what told of
  * it. A duplicate of the oldest is answered in any case, and costs less than a
  * timeout. Timeout and retries are counted as if there were none.
+ *
+ * It ends the measurement of a round trip, too. Until there is another one the
+ * silence doubles with each probe: round trips that became longer than it would
+ * otherwise never be known, and be probed for ever.
  */
 static void probe(struct vr_engine *e, struct vr_qp *qp)
 {
@@ -250,6 +256,7 @@ static void probe(struct vr_engine *e, struct vr_qp *qp)
     req->skipping = true;
     req->skip = vr_psn_add(req->una, 1);
     req->probe_after *= 2;
+    req->probes += req->probes < VR_MAX_PROBES;
     arm_next(e, req);
 }
 

@@ -175,6 +175,7 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->rtt_psn);
     VR_IO(io, req->rtt_at);
     VR_IO(io, req->rtt);
+    VR_IO(io, req->probes);
     VR_IO(io, req->timeout_at);
     VR_IO(io, req->probe_after);
     for (int i = 0; i < VR_EARLY_PACKETS / 64; i++) {
@@ -259,7 +260,7 @@ static bool req_sane(const struct vr_qp *qp)
     const struct vr_failure *f = &req->failure;
 
     if ((req->psn | req->una | req->sent) > VR_PSN_MASK ||
-        f->rule >= VROCE_RULE_NUM) {
+        req->probes > VR_MAX_PROBES || f->rule >= VROCE_RULE_NUM) {
         return false;
     }
     if (f->set && (f->index - req->consumer >= req->producer - req->consumer ||

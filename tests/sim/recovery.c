@@ -160,6 +160,45 @@ static uint64_t run_tail(const struct scenario *sc, const struct sim_params *p,
     return digest;
 }
 
+#define FAR (20 * MS)           /* from one node to the other, in run_far() */
+#define NEAR_REQUESTS 64
+#define FAR_REQUESTS 640
+
+static uint32_t move_away(struct sim *s, const struct sim_packet *p)
+{
+    uint32_t *requests = s->opaque;
+
+    if (p->from == 0 && ++*requests == NEAR_REQUESTS) {
+        s->p.delay = FAR;
+    }
+    return 0;
+}
+
+/* Round trips grow far, and no packet is lost: a few probes, then no more. */
+static uint64_t run_far(const struct scenario *sc, const struct sim_params *p,
+                        enum sim_link link)
+{
+    static const uint32_t len = 64, total = NEAR_REQUESTS + FAR_REQUESTS;
+    struct sim *s = sim_new(p, link, sc->name);
+    const struct flow_init init = {
+        .a = 0, .b = 1, .type = VROCE_QPT_RC, .kinds = FLOW_WRITE,
+        .one_way = true, .ops = total, .lens = &len, .num_lens = 1,
+        .path_mtu = 3,
+    };
+    uint32_t requests = 0;
+
+    s->filter = move_away;
+    s->opaque = &requests;
+    flow_start(flow_new(s, &init));
+    sim_run(s, flows_done, 600 * SEC);
+    if (requests > total + 16) {
+        g_error("%s: %u requests sent for %u", sc->name, requests, total);
+    }
+    s->filter = NULL;
+    s->blackouts = true;        /* there was a reason to send things again */
+    return finish(s);
+}
+
 /* 2 x 4.096 us x 2^20: a timeout would be 8.6 s. */
 static void tune_patient(struct sim_params *p)
 {
@@ -172,6 +211,8 @@ const struct scenario recovery_scenarios[] = {
     { "no-timer", "in mid-stream a loss costs round trips, not a timeout",
       run_no_timer, tune_patient },
     { "tail", "at the end of a stream it costs a probe", run_tail,
+      tune_patient },
+    { "far", "round trips that become long are soon known to be", run_far,
       tune_patient },
     { 0 }
 };
