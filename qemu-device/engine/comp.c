@@ -465,7 +465,8 @@ static uint32_t first_missing(struct vr_req *req, const struct vr_shadow *sh,
 /*
  * An answer at psn has come: what is missing of READs before it is lost. Asks
  * for each of them again, from its first missing packet on; not twice in a
- * round trip. False: something else is missing, too.
+ * round trip, unless the answer to a later question was seen: they come in the
+ * order of the questions. False: something else is missing, too.
  */
 static bool ask_for_missing(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
 {
@@ -487,6 +488,7 @@ static bool ask_for_missing(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
         }
         missing = first_missing(req, sh, psn);
         if (missing == psn || (sh->asked_again &&
+            sh->asked_again >= req->answered_again &&
             e->now - sh->asked_again < vr_recover_patience(qp))) {
             continue;
         }
@@ -515,6 +517,12 @@ static bool take_early(struct vr_engine *e, struct vr_engine *from,
     }
     if (!take_packets(e, from, qp, sh, sp)) {
         return true;
+    }
+    /* Came before, or begins in mid-message: the answer to a repetition. */
+    if (sh->asked_again > qp->req.answered_again &&
+        (is_early(&qp->req, sp->psn) ||
+         (sp->flags & VR_SP_FIRST && sp->psn != sh->first_psn))) {
+        qp->req.answered_again = sh->asked_again;
     }
     set_early(&qp->req, sp->psn, sp->npkt);
     return ask_for_missing(e, qp, sp->psn);

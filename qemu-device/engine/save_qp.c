@@ -178,6 +178,7 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->probes);
     VR_IO(io, req->timeout_at);
     VR_IO(io, req->probe_after);
+    VR_IO(io, req->answered_again);
     for (int i = 0; i < VR_EARLY_PACKETS / 64; i++) {
         VR_IO(io, req->early[i]);
     }

@@ -324,6 +324,7 @@ struct vr_req {
     uint8_t probes;             /* since one was measured last */
     uint64_t timeout_at;        /* retry_timer: the answer is overdue, ns … */
     uint64_t probe_after;       /* … or this long without one; 0: do not probe */
+    uint64_t answered_again;    /* latest asked_again whose answer was seen */
     uint64_t early[VR_EARLY_PACKETS / 64];  /* READ answers behind una, by PSN */
     bool drained;               /* SQD: SQ_DRAINED was raised, or none is due */
     struct vr_failure failure;

@@ -303,6 +303,7 @@ void node_idle_check(struct node *n)
     sim_check(s, !e->mrs.used && !e->pds.used && !e->srqs.used);
     sim_check(s, e->pages_used == 0);
     sim_check(s, e->heap_num == 0);
+    sim_check(s, e->held == 0);
     sim_check(s, !e->sched[VR_SCHED_RUN].head);
     sim_check(s, !e->sched[VR_SCHED_BLOCKED].head);
 }
