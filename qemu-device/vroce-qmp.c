@@ -310,6 +310,7 @@ static void query_qp_progress(VroceState *s, const struct vr_qp_info *qp,
 
     info->waits_for = format_wait(s, qp);
     /* The enumerations have the same members in the same order. */
+    QEMU_BUILD_BUG_ON((int)VROCE_QP_WAIT__MAX != VR_WAIT_UNKNOWN + 1);
     info->has_wait = true;
     info->wait = (VroceQpWait)qp->wait;
     info->has_state_since = true;
