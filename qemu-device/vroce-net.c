@@ -5,6 +5,7 @@
  */
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
+#include "system/runstate.h"
 #include "vroce.h"
 #include "trace.h"
 
@@ -69,6 +70,10 @@ static void vroce_burst(NetClientState *nc, bool more)
 {
     VroceState *s = qemu_get_nic_opaque(nc);
 
+    /* A stopped guest is given no frames, and its memory stands still. */
+    if (!runstate_is_running()) {
+        return;
+    }
     vroce_enter(s);
     vr_burst(s->engine, more, vroce_now());
     vroce_leave(s);
