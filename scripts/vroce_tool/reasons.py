@@ -124,13 +124,11 @@ class View:
     # -------------------------------------------------------- guest and card
 
     def of_guest(self, state):
-        number = state.number
         trouble = self.guest_trouble(state)
-        if trouble and not (state.mode == CARD and state.running):
-            return [Reason(number, "guest", None, trouble, (state.status,))]
-        if state.mode == CARD and not state.card:
-            return [Reason(number, "no-card", None, trouble)]
-        return []
+        if not trouble:
+            return []
+        code = "no-card" if state.running else "guest"
+        return [Reason(state.number, code, None, trouble, (state.status,))]
 
     def guest_trouble(self, state):
         """Why a guest as a whole does not answer; None if it does."""
@@ -504,12 +502,10 @@ class View:
 
     def stranger(self, qp, other, who):
         """Words for a peer that is connected to another than qp."""
-        home, back, _name = self.peer(other)
-        if back is not qp and (not home or back is None or
-                               back["qpn"] != qp["qpn"]):
-            return (f"{who} is connected to QP {other['dest-qpn']} at "
-                    f"{snapshot.address(other['dgid'])}")
-        return None
+        if self.peer(other)[1] is qp:
+            return None
+        return (f"{who} is connected to QP {other['dest-qpn']} at "
+                f"{snapshot.address(other['dgid'])}")
 
     def silence(self, state, qp):
         """Why no answer comes."""
