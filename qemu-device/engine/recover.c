@@ -39,7 +39,6 @@ static void round_trip_done(struct vr_req *req, uint64_t now)
 
     req->rtt = req->rtt ? req->rtt - req->rtt / 8 + t / 8 : t;
     req->rtt_at = 0;
-    req->probes = 0;
 }
 
 static uint64_t round_trip(const struct vr_req *req)
@@ -234,8 +233,7 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
         return;
     }
     req->timeout_at = e->now + t;
-    req->probe_after = req->rtt ? (PROBE_MIN + PROBE_RTTS * req->rtt) <<
-                       req->probes : 0;
+    req->probe_after = req->rtt ? PROBE_MIN + PROBE_RTTS * req->rtt : 0;
     arm_next(e, req);
 }
 
@@ -244,9 +242,8 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
  * it. A duplicate of the oldest is answered in any case, and costs less than a
  * timeout. Timeout and retries are counted as if there were none.
  *
- * It ends the measurement of a round trip, too. Until there is another one the
- * silence doubles with each probe: round trips that became longer than it would
- * otherwise never be known, and be probed for ever.
+ * A round trip is measured from the probe on: rather too short, but round trips
+ * that became longer than the silence would else never be measured at all.
  */
 static void probe(struct vr_engine *e, struct vr_qp *qp)
 {
@@ -256,7 +253,7 @@ static void probe(struct vr_engine *e, struct vr_qp *qp)
     req->skipping = true;
     req->skip = vr_psn_add(req->una, 1);
     req->probe_after *= 2;
-    req->probes += req->probes < VR_MAX_PROBES;
+    measure(req, req->una, e->now);
     arm_next(e, req);
 }
 

@@ -175,7 +175,6 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->rtt_psn);
     VR_IO(io, req->rtt_at);
     VR_IO(io, req->rtt);
-    VR_IO(io, req->probes);
     VR_IO(io, req->timeout_at);
     VR_IO(io, req->probe_after);
     VR_IO(io, req->answered_again);
@@ -261,7 +260,7 @@ static bool req_sane(const struct vr_qp *qp)
     const struct vr_failure *f = &req->failure;
 
     if ((req->psn | req->una | req->sent) > VR_PSN_MASK ||
-        req->probes > VR_MAX_PROBES || f->rule >= VROCE_RULE_NUM) {
+        f->rule >= VROCE_RULE_NUM) {
         return false;
     }
     if (f->set && (f->index - req->consumer >= req->producer - req->consumer ||

@@ -321,7 +321,6 @@ struct vr_req {
     uint32_t rtt_psn;           /* the round trip that is being measured … */
     uint64_t rtt_at;            /* … began at this time, ns; 0: none is */
     uint64_t rtt;               /* smoothed, ns; 0: not known yet */
-    uint8_t probes;             /* since one was measured last */
     uint64_t timeout_at;        /* retry_timer: the answer is overdue, ns … */
     uint64_t probe_after;       /* … or this long without one; 0: do not probe */
     uint64_t answered_again;    /* latest asked_again whose answer was seen */

@@ -21,8 +21,6 @@
 /* Packets behind a gap that a responder keeps, on one QP and on all. */
 #define VR_HOLD_PACKETS     256
 #define VR_HOLD_TOTAL       4096
-/* So often the silence before a probe doubles. */
-#define VR_MAX_PROBES       8
 /*
  * Units of a send queue that may be begun and not completed: what a window of
  * the longest WQEs has. It bounds what the shadows of a QP cost the host, of
