@@ -160,7 +160,6 @@ void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
     vr_sched_add(e, qp);
 }
 
-/* The peer, or its silence, ends the oldest WQE. */
 void vr_sq_fail_head(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
                      uint16_t rule)
 {
@@ -277,7 +276,7 @@ static void rx_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome)
     }
     vr_count(e, VROCE_CNT_RX_ERROR_NAK, 1);
     vr_sq_fail_head(e, qp, code < sizeof(status) ? status[code] :
-              VROCE_WCS_BAD_RESP_ERR, 0);
+                    VROCE_WCS_BAD_RESP_ERR, 0);
 }
 
 static void rx_ack(struct vr_engine *e, struct vr_qp *qp,

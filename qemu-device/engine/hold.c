@@ -2,9 +2,9 @@
 /*
  * Request packets that arrived behind a gap. They wait here, as copies, until
  * what was lost has come, and are then taken as if they came now: nothing of
- * them is seen earlier. A requester that goes back sends them again in vain; one
- * of ours notices that it need not (comp.c). What is not kept was as good as
- * lost, so there may be little room, for one connection and for all.
+ * them is seen earlier. A requester that goes back sends them again in vain;
+ * one of ours notices that it need not (recover.c). What is not kept was as
+ * good as lost, so there may be little room, for one connection and for all.
  */
 #include <stdlib.h>
 #include <string.h>

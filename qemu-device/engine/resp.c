@@ -382,10 +382,10 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
 }
 
 /*
- * Packets behind a gap: kept, and answered by a NAK. Another one follows only
- * when the requester asks for an answer, or evidently has gone back and what
- * is missing was lost again. Otherwise a lost NAK, or its answer, would cost a
- * timeout; one NAK for each gap (IBA 9.7.5.1.3) is all that there is without loss.
+ * Packets behind a gap: kept, and answered by a NAK. IBA 9.7.5.1.3 has one for
+ * each gap; were it lost, or what it asks for, only a timeout would help. So
+ * another one follows when the requester asks for an answer, or evidently has
+ * gone back and what is missing was lost again.
  */
 static void out_of_order(struct vr_engine *e, struct vr_engine *from,
                          struct vr_qp *qp, const struct vr_sp *sp)

@@ -245,6 +245,7 @@ void vr_link_deliver(struct vr_engine *to, struct vr_engine *from,
  * returns true, or returns false when no live object has this number. Iterate
  * with number = 0, 1, … below the limit of the table.
  */
+
 /*
  * When things happened to a QP last, and what ended its work: for people, the
  * engine itself does not look at it. Times in ns, 0: never. Not saved.
