@@ -110,7 +110,7 @@ static uint64_t run_loss_5(const struct scenario *sc,
 static void tune_stream(struct sim_params *p)
 {
     p->qps = 1;
-    p->ops = 400;
+    p->ops = 600;
     p->max_len = MESSAGE;
     p->path_mtu = 5;
     p->delay = 50 * US;
