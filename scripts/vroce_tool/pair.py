@@ -23,6 +23,7 @@ from .util import (Command, UserError, finish, output_file, start,
 # How long a server may go on after its client has ended.
 LEAVE_SECONDS = 20
 FAILED_SECONDS = 2
+PERIOD_SECONDS = 0.5
 # "{{word}}" is the text "{word}"; the shell's "${word}" is its own affair.
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}"
                          r"|(?<![${])\{([A-Za-z_]\w*)\}")
@@ -151,8 +152,9 @@ class _Process:
         if self.child.poll() is None:
             self.remote.end()
         finish(self.child)
+        # The connection to a guest that has panicked keeps the pipes open.
         for reader in self.readers:
-            reader.join()
+            reader.join(FAILED_SECONDS)
 
 
 class _ListenWatch:
@@ -204,7 +206,8 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
             server = _Process(result.a, servers, show)
             listens = _ListenWatch(server)
             client = _Process(result.b, clients, show)
-            result.error = _converse(listens, server, client, deadline, daemon)
+            result.error = _converse(listens, server, client, deadline, daemon,
+                                     watch)
             # Of a kernel in trouble no questions are asked.
             if result.error and not watch.check() and \
                     None in (result.a.status, result.b.status):
@@ -223,7 +226,7 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
     return result
 
 
-def _converse(listens, server, client, deadline, daemon):
+def _converse(listens, server, client, deadline, daemon, watch):
     """Go through the phases; returns what went wrong, or None."""
     if listens.next(deadline - time.monotonic()) != "armed":
         return f"cannot watch for listeners in guest {server.side.guest}"
@@ -240,8 +243,12 @@ def _converse(listens, server, client, deadline, daemon):
         if word != "listening":
             return f"cannot watch for listeners in guest {server.side.guest}"
     client.go()
-    if not client.wait(deadline):
-        return "the client did not end within the time limit (--timeout)"
+    while not client.wait(min(deadline, time.monotonic() + PERIOD_SECONDS)):
+        for number, line in watch.reports:
+            if "Kernel panic" in line:
+                return f"guest {number} panicked: {line}"
+        if time.monotonic() > deadline:
+            return "the client did not end within the time limit (--timeout)"
     if client.side.status:
         # The server's own report may tell why: let it come.
         server.wait(time.monotonic() + FAILED_SECONDS)
