@@ -31,6 +31,10 @@ def shape(*modes, **options):
 CARDS = shape(CARD, CARD)
 CARD_AND_RXE = shape(CARD, RXE)
 RXES = shape(RXE, RXE)
+# A card that soon has nothing left, whose registers root may reach.
+SMALL = shape(CARD, CARD, append=("iomem=relaxed",), card=(
+    "num-qps=128", "num-cqs=96", "num-srqs=32", "num-mrs=256", "num-pds=64",
+    "num-contexts=16", "num-pages=65536"))
 
 
 class Skip(Exception):

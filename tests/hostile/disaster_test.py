@@ -10,14 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from vroce_tool import boot, programs, wire
-from vroce_tool.e2e import shape, test
-from vroce_tool.guest import CARD, SCRIPTS
+from vroce_tool.e2e import SMALL, test
+from vroce_tool.guest import SCRIPTS
 from vroce_tool.pair import run_pair
 
 SURVIVOR, VICTIM = 1, 2
-
-# Whoever is root may reach the card's registers behind the driver's back.
-CARDS = shape(CARD, CARD, append=("iomem=relaxed",))
 
 # As vroce_xfer has them. IBA 9.7.6.1.3: one timeout is one to four times
 # 4.096 us * 2^17, and the first try and each retry waits for one.
@@ -139,7 +136,7 @@ def responder_knew_nothing(result):
                         result.a.stderr), result.a.stderr
 
 
-@test("FLR under WRITEs to it: the requester's retries run out", lab=CARDS)
+@test("FLR under WRITEs to it: the requester's retries run out", lab=SMALL)
 def function_level_reset(bench):
     victim = Victim(bench)
     with nothing_left(bench):
@@ -151,7 +148,7 @@ def function_level_reset(bench):
 
 
 @test("FLR under READs from it: its own program sees the device fail",
-      lab=CARDS)
+      lab=SMALL, slow=True)
 def reset_of_the_requester(bench):
     victim = Victim(bench)
     with nothing_left(bench):
@@ -166,7 +163,7 @@ def reset_of_the_requester(bench):
 
 
 @test("a fatal PCI Express error under WRITEs to it: the requester's retries "
-      "run out, error recovery brings the card back", lab=CARDS)
+      "run out, error recovery brings the card back", lab=SMALL, slow=True)
 def bus_error(bench):
     victim = Victim(bench)
 
@@ -184,7 +181,7 @@ def bus_error(bench):
 
 
 @test("a reset behind the driver's back under SENDs to it: retries run out, "
-      "binding the driver again brings the card back", lab=CARDS)
+      "binding the driver again brings the card back", lab=SMALL, slow=True)
 def register_reset(bench):
     victim = Victim(bench)
     with nothing_left(bench):
@@ -197,7 +194,7 @@ def register_reset(bench):
 
 
 @test("unplugging the card under WRITEs to it: the requester's retries run "
-      "out, plugging it in again brings it back", lab=CARDS)
+      "out, plugging it in again brings it back", lab=SMALL)
 def unplug(bench):
     victim = Victim(bench)
 
@@ -224,7 +221,7 @@ def unplug(bench):
     return survivor_gave_up(result)
 
 
-@test("rdma_cm tells the peer when the card's driver is unbound", lab=CARDS)
+@test("rdma_cm tells the peer when the card's driver is unbound", lab=SMALL)
 def unbind_with_cm(bench):
     victim = Victim(bench)
     common = "rping -v -C 1000000 -S 4096 -a {a}"
@@ -243,7 +240,7 @@ def unbind_with_cm(bench):
 
 
 @test("a killed QEMU under WRITEs to it: the requester's retries run out, the "
-      "guest boots again on the same wire", lab=CARDS)
+      "guest boots again on the same wire", lab=SMALL)
 def killed(bench):
     victim = Victim(bench)
     with nothing_left(bench):
@@ -255,7 +252,7 @@ def killed(bench):
 
 
 @test("a killed QEMU under READs by it: the responder waits, the guest boots "
-      "again on the same wire", lab=CARDS)
+      "again on the same wire", lab=SMALL, slow=True)
 def killed_requester(bench):
     victim = Victim(bench)
     with nothing_left(bench):

@@ -6,15 +6,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from vroce_tool import programs
-from vroce_tool.e2e import shape, test
+from vroce_tool.e2e import SMALL, shape, test
 from vroce_tool.guest import CARD
 from vroce_tool.pair import run_pair
 
-# As few as the programs of these tests need, to reach the limits soon.
-LIMITS = {"num-qps": 128, "num-cqs": 96, "num-srqs": 32, "num-mrs": 256,
-          "num-pds": 64, "num-contexts": 16, "num-pages": 1 << 16}
-FEW = shape(CARD, CARD, card=tuple(f"{name}={value}" for name, value in
-                                   LIMITS.items()), append=("iomem=relaxed",))
+LIMITS = {name: int(value) for name, value in
+          (word.split("=") for word in dict(SMALL.options)["card"])}
+DEFAULTS = {"num-qps": 16384, "num-cqs": 32768, "num-srqs": 8192,
+            "num-mrs": 131072, "num-pds": 16384, "num-contexts": 1024}
 
 # What vroce_limits calls the kinds, and the property that bounds each.
 KINDS = {"SRQ": "num-srqs", "QP": "num-qps", "CQ": "num-cqs", "MR": "num-mrs",
@@ -106,13 +105,13 @@ def exhaust(bench, limits, options="", patience=120):
 
 
 @test("a program that takes all that the card has gets ENOMEM, the others go "
-      "on, and all of it comes back", lab=FEW)
+      "on, and all of it comes back", lab=SMALL)
 def all_taken(bench):
     return exhaust(bench, LIMITS)
 
 
 @test("what a program that ends without giving back had taken comes back",
-      lab=FEW)
+      lab=SMALL, slow=True)
 def all_left(bench):
     return exhaust(bench, LIMITS, "-x")
 
@@ -120,6 +119,4 @@ def all_left(bench):
 @test("all that a card of the usual size has", slow=True,
       lab=shape(CARD, CARD, memory=4096))
 def all_of_the_defaults(bench):
-    defaults = {"num-qps": 16384, "num-cqs": 32768, "num-srqs": 8192,
-                "num-mrs": 131072, "num-pds": 16384, "num-contexts": 1024}
-    return exhaust(bench, defaults, patience=1800)
+    return exhaust(bench, DEFAULTS, patience=1800)

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from vroce_tool import setup
-from vroce_tool.e2e import CARDS, test
+from vroce_tool.e2e import SMALL, test
 from vroce_tool.lab import Lab, Starter, up_options
 from vroce_tool.util import REPO, UserError
 
@@ -44,7 +44,7 @@ def up(*patterns, **options):
     assert not lab.folder.exists() and not lab.logs.exists(), lab.folder
 
 
-@test("properties of the card that QEMU refuses are named")
+@test("properties of the card that QEMU refuses are named", lab=SMALL)
 def bad_properties(_bench):
     for word, *patterns in (
             ("qps=5", "Property 'vroce.qps' not found"),
@@ -58,37 +58,38 @@ def bad_properties(_bench):
         up("QEMU of guest1 ended .exit status 1.:", *patterns, card=[word])
 
 
-@test("options that QEMU refuses are named")
+@test("options that QEMU refuses are named", lab=SMALL)
 def bad_options(_bench):
     up("QEMU of guest1 ended", "'nonesuch' is not a valid device",
        qemu_arg=["-device", "nonesuch"])
 
 
-@test("a guest that panics while it boots is reported with its console")
+@test("a guest that panics while it boots is reported with its console",
+      lab=SMALL)
 def panic_at_boot(_bench):
     # Without an initramfs there is no driver of the disk either.
     up("guest 1 panicked: .*Kernel panic - not syncing: VFS: Unable to mount "
        "root fs", append=["rdinit=/nonexistent"])
 
 
-@test("a guest that is not ready in time is shown by its console")
+@test("a guest that is not ready in time is shown by its console", lab=SMALL)
 def too_late(_bench):
     up(r"guest 1 is not ready after 1 s \(--timeout allows more\); the end of "
        "its console:", timeout=1)
 
 
 @test("a guest that panics is reported by the command that runs, and can be "
-      "booted again", lab=CARDS, own_lab=True, panics=True)
+      "booted again", lab=SMALL, slow=True, panics=True)
 def panic(bench):
     lab = ["--lab", bench.lab.name]
     began = time.monotonic()
-    vroce("pair", *lab, "--timeout", "15", "--a", "ibv_rc_pingpong -d {dev} "
+    vroce("pair", *lab, "--timeout", "300", "--a", "ibv_rc_pingpong -d {dev} "
           "-g {gid}", "--b", "echo c > /proc/sysrq-trigger",
           patterns=["guest 2: the kernel reports trouble",
-                    "sysrq: Trigger a crash|Kernel panic - not syncing"])
+                    "guest 2 panicked: .*sysrq triggered crash"])
     assert time.monotonic() - began < 120
     # It is dead, though its QEMU runs.
-    vroce("boot", *lab, "2", patterns=["guest 2 runs; 'vroce boot --kill .*2' ends it"])
+    vroce("boot", *lab, "2", patterns=["guest 2 runs; 'vroce boot --kill .*2'"])
     vroce("boot", *lab, "--kill", "2", "--timeout", str(BOOT_SECONDS), status=0)
     vroce("pair", *lab, "--a", "ibv_rc_pingpong -d {dev} -g {gid} -n 10",
           "--b", "ibv_rc_pingpong -d {dev} -g {gid} -n 10 {a}", status=0)
