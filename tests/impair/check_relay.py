@@ -78,12 +78,16 @@ class Relay:
 
     def through(self, count, sender=1, **options):
         """Send frames 0 to count - 1; returns those that come out."""
-        result = []
-        receiver = self.ends[2 - sender]
-        for i in range(count):
-            self.ends[sender - 1].send(frame(i, **options))
-            while select.select([receiver], [], [], 0)[0]:
+        result, sent = [], 0
+        source, receiver = self.ends[sender - 1], self.ends[2 - sender]
+        while sent < count:
+            # Never wait for room alone: the relay may wait for us to read.
+            readable, writable, _ = select.select([receiver], [source], [])
+            if readable:
                 result.append(receiver.recv(70000))
+            elif writable:
+                source.send(frame(sent, **options), socket.MSG_DONTWAIT)
+                sent += 1
         return result + self.receive(3 - sender)
 
 
@@ -101,7 +105,8 @@ def check_transparent():
 
 
 def check_repeatable():
-    spec = "loss=100000000 dup=50000000 reorder=50000000 gap=3 corrupt=50000000"
+    spec = ("loss=100000000 dup=50000000 reorder=50000000 gap=3 "
+            "corrupt=50000000")
     runs = []
     for seed in (7, 7, 8):
         with Relay(f"set both seed={seed} {spec}") as relay:

@@ -111,7 +111,7 @@ class Wires(Folders):
     def test_a_lab_without_relay(self):
         starter = lab.Starter(lab.up_options(2, lab="a"), artifacts())
         starter.lab.spec = starter.spec()
-        with self.assertRaisesRegex(UserError, "up 2 --impair off"):
+        with self.assertRaisesRegex(UserError, "up 2 --lab a --impair off"):
             impair.Wire(starter.lab)
 
     def test_no_relay_answers(self):
