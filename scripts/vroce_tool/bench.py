@@ -11,13 +11,13 @@ import json
 from pathlib import Path
 
 from . import (benchengine, benchidle, benchnetdevs, benchplot, benchrdma,
-               benchwakeups)
+               benchwakeups, impairtable)
 from .lab import between
 from .util import Command, UserError, write_atomic
 
 BENCHES = {module.NAME: module for module in (
     benchrdma, benchengine.Engine, benchengine.Wire, benchwakeups, benchidle,
-    benchnetdevs)}
+    benchnetdevs, impairtable)}
 
 
 def add_arguments(parser):

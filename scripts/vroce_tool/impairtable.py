@@ -5,8 +5,12 @@ Guests with the card and guests with soft-RoCE go through the same relay; what
 counts is each one's ratio to itself without losses.
 """
 
-from . import programs, relay
+from . import benchlab, programs, relay, setup
 from .impair import Wire
+from .util import step
+
+NAME = "impair"
+HELP = "what is left of a bandwidth on a wire that loses frames, beside rxe's"
 
 # As rows of the table; the first is what the others are compared with.
 SPECS = {
@@ -57,6 +61,21 @@ def rows(card, rxe):
              "spec": str(spec), "unit": "MiB/s", "vroce": card[name],
              "rxe": rxe[name], "vroce_ratio": card_ratios[name],
              "rxe_ratio": rxe_ratios[name]} for name, spec in SPECS.items()]
+
+
+def run(options):
+    """The benchmark of `vroce bench impair`."""
+    setup.ensure(yes=options.yes)
+    rounds = options.runs or (1 if options.quick else 3)
+    seconds = 1 if options.quick else 4
+    measured = []
+    for name, rxe in ("card", []), ("rxe", [1, 2]):
+        with benchlab.lab(name, impair=relay.OFF, rxe=rxe) as bench, \
+                step(f"{name}: {len(SPECS)} wires, {rounds} times"):
+            measured.append(measure(bench, seconds, rounds))
+    table = rows(*measured)
+    show(table)
+    return {"rows": table}
 
 
 def show(table):

@@ -14,7 +14,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders, artifacts  # noqa: E402
-from vroce_tool import impair, lab, relay, wire  # noqa: E402
+from vroce_tool import impair, impairtable, lab, relay, wire  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
 
@@ -117,6 +117,22 @@ class Wires(Folders):
     def test_no_relay_answers(self):
         with self.assertRaisesRegex(UserError, "does not answer"):
             relay.ask(self.folder / "relay.sock", "status")
+
+
+class Table(unittest.TestCase):
+    def test_ratios(self):
+        lossless, one, five = impairtable.SPECS
+        card = {lossless: 200.0, one: 180.0, five: 80.0}
+        rxe = {lossless: 0.0, one: 0.0, five: 0.0}
+        table = impairtable.rows(card, rxe)
+        self.assertEqual([row["vroce_ratio"] for row in table],
+                         [1.0, 0.9, 0.4])
+        self.assertEqual([row["rxe_ratio"] for row in table], [0.0] * 3)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            impairtable.show(table)
+        self.assertIn(f"{one}".ljust(38) + "    180.0   0.90",
+                      out.getvalue())
 
 
 class Running(Folders):
