@@ -9,6 +9,7 @@ guests for `vroce stop` and `vroce cont`, too: two of them could undo each
 other's work.
 """
 
+import contextlib
 import json
 import select
 import socket
@@ -33,12 +34,13 @@ class Control:
         self._serial = 0
         self._rest = b""
         # QEMU reads it when it has come so far.
-        self._send("qmp_capabilities")
+        self.begin("qmp_capabilities")
 
     def fileno(self):
         return self.socket.fileno()
 
-    def _send(self, command):
+    def begin(self, command):
+        """Send a command; answer() waits for what comes of it."""
         self._serial += 1
         self.socket.sendall(json.dumps(
             {"execute": command, "id": self._serial}).encode() + b"\n")
@@ -55,18 +57,17 @@ class Control:
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 
-    def execute(self, command):
-        """Run a command; returns its answer, raises OSError without one.
+    def answer(self):
+        """The answer to the last command; raises OSError when none comes.
 
         Events that come before the answer tell of nothing else than what the
         command did, or what it made undone.
         """
-        self._send(command)
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             wait = max(0, deadline - time.monotonic())
             if not select.select([self.socket], [], [], wait)[0]:
-                raise TimeoutError(f"no answer to '{command}'")
+                raise TimeoutError("QEMU does not answer")
             for message in self.receive():
                 if message.get("id") == self._serial:
                     return message
@@ -108,26 +109,28 @@ class RunState:
 
     @staticmethod
     def _lasts(control):
-        answer = control.execute("query-status")
-        return answer.get("return", {}).get("status") in LASTING
+        control.begin("query-status")
+        return control.answer().get("return", {}).get("status") in LASTING
 
     def set(self, stopped):
         """Stop or resume every guest that is not so yet."""
         self.stopped = stopped
-        for control in self.controls.values():
-            if control.running == stopped:
-                self._change(control, "stop" if stopped else "cont")
+        command = "stop" if stopped else "cont"
+        changed = [control for control in self.controls.values()
+                   if control.running == stopped]
+        # All at once: the clock of the last one goes on for the shortest time.
+        for control in changed:
+            with contextlib.suppress(OSError):
+                control.begin(command)
+        for control in changed:
+            try:
+                answer = control.answer()
+            except OSError as error:
+                # If it is gone, its end is noticed elsewhere.
+                answer = {"error": {"desc": str(error)}}
+            if "error" in answer:
+                print(f"{control.name}: {command}: {answer['error']['desc']}",
+                      file=sys.stderr, flush=True)
+            else:
+                control.running = not stopped
         self._note(stopped)
-
-    @staticmethod
-    def _change(control, command):
-        try:
-            answer = control.execute(command)
-        except OSError as error:
-            # If it is gone, its end is noticed elsewhere.
-            answer = {"error": {"desc": str(error)}}
-        if "error" in answer:
-            print(f"{control.name}: {command}: {answer['error']['desc']}",
-                  file=sys.stderr, flush=True)
-        else:
-            control.running = command == "cont"

@@ -120,7 +120,7 @@ class Together(unittest.TestCase):
         with contextlib.redirect_stderr(errors):
             self.settle()
         self.assertEqual(errors.getvalue(),
-                         "guest2: stop: no answer to 'stop'\n")
+                         "guest2: stop: QEMU does not answer\n")
         self.assertEqual(self.notes, [True])
 
 
