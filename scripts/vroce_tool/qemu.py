@@ -203,13 +203,19 @@ class Tree:
             env["PYTHONPATH"] = str(meson)
         util.remove_tree(self.build)
         self.build.mkdir(parents=True)
-        with step(f"configuring QEMU ({self.flavour})"):
-            run([self.src / "configure", *self.options], cwd=self.build,
-                env=env, log=self.dir / "build.log", what="configuring QEMU")
-        if meson:
-            # So that ninja can run meson again without our environment.
-            site, = self.build.glob("pyvenv/lib/python3*/site-packages")
-            (site / "vroce-meson.pth").write_text(f"{meson}\n")
+        try:
+            with step(f"configuring QEMU ({self.flavour})"):
+                run([self.src / "configure", *self.options], cwd=self.build,
+                    env=env, log=self.dir / "build.log",
+                    what="configuring QEMU")
+            if meson:
+                # So that ninja can run meson again without our environment.
+                site, = self.build.glob("pyvenv/lib/python3*/site-packages")
+                (site / "vroce-meson.pth").write_text(f"{meson}\n")
+        except BaseException:
+            # Next time from the start: half of it looks like all of it.
+            (self.build / "build.ninja").unlink(missing_ok=True)
+            raise
 
     def _meson(self):
         """Where Python finds a meson that QEMU accepts; None: as it is."""

@@ -20,7 +20,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
 
 from support import VROCE, Programs, artifacts  # noqa: E402
 from vroce_tool import (aptroot, boot, capture, guest,  # noqa: E402
-                        guestbuild, hostpkgs, lab, pair, qemu, qmp, rootns)
+                        guestbuild, hostpkgs, lab, oops, pair, qemu, qmp,
+                        rootns)
 from vroce_tool.util import UserError  # noqa: E402
 
 SCRIPTS = str(Path(VROCE).parent)
@@ -279,10 +280,11 @@ class Interrupted(Errors):
         self.assertEqual(qemu.binary().read_text(), "built\n")
 
     def test_while_it_configures(self):
-        self.configure(self.hang)
+        self.configure(f"touch build.ninja; {self.hang}")
         self.interrupted(signal.SIGINT)
-        self.configure("touch build.ninja")
+        self.configure("touch build.ninja all-of-it")
         self.succeeds()
+        self.assertTrue((qemu.build_dir() / "all-of-it").exists())
 
     def test_while_it_compiles(self):
         self.program("ninja", f"echo half > {qemu.TARGET}; {self.hang}")
@@ -329,6 +331,14 @@ class Talking(Errors):
         for talk in (one.connect, lambda: one.run("true", timeout=0.2)):
             with self.says("guest 1 has panicked: .*sysrq; 'vroce boot --kill'"):
                 talk()
+
+    def test_a_guest_that_was_booted_again_is_watched_anew(self):
+        one = self.guest()
+        one.log("console").write_text("[ 9.0] quiet\n" * 100)
+        with oops.ConsoleWatch([one], stream=io.StringIO()) as watch:
+            one.log("console").write_text("[ 1.0] BUG: first of the new one\n")
+            self.assertTrue(watch.check())
+        self.assertIn("first of the new one", watch.reports[0][1])
 
     def test_no_way_to_ssh(self):
         fake = mock.MagicMock()
