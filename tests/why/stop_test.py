@@ -13,7 +13,9 @@ from side import test, world  # noqa: E402
 from vroce_tool import stopcont  # noqa: E402
 
 # Longer than all retries of the programs below together.
-STILL_SECONDS = 6
+STILL_SECONDS = 4
+# So many packets of a program mean that it is in the middle of its work.
+BUSY_PACKETS = 50
 
 
 def statuses(bench):
@@ -37,18 +39,28 @@ def tell(bench, number, command):
         qmp.execute(command)
 
 
+def packets(bench):
+    with bench.guest(1).qmp() as qmp:
+        counters = qmp.execute("x-query-vroce", path="card")[0]["counters"]
+    return next(counter["value"] for counter in counters
+                if counter["name"] == "rdma-rx-packets")
+
+
 @test("stop and cont in the middle of ib_write_bw and rping")
 def traffic(bench):
-    # 4 ms until a retry, and 7 of them: without the clocks' help this ends.
-    writes = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 8 -u 10"
-    pings = "rping -v -V -C 40 -S 8000 -a {a}"
+    # 134 ms until a retry, and 7 of them: without the clocks' help this ends.
+    writes = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 5 -u 14"
+    pings = "rping -V -C 300 -S 200 -a {a}"
     results = []
     for server, client in ((writes, f"{writes} {{a}}"),
                            (f"{pings} -s", f"{pings} -c")):
         program = threading.Thread(target=lambda server=server, client=client:
                                    results.append(bench.pair(server, client)))
+        before = packets(bench)
         program.start()
-        time.sleep(6)
+        while packets(bench) < before + BUSY_PACKETS and program.is_alive():
+            time.sleep(0.05)
+        assert program.is_alive(), "a program ended: see above"
         stopcont.change(bench.lab, "stop")
         assert statuses(bench) == ["paused", "paused"]
         time.sleep(STILL_SECONDS)
