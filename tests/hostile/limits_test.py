@@ -45,7 +45,8 @@ class Traffic:
     """A checked transfer from guest 2 to guest 1 that goes on and on."""
 
     LOG = "/run/limits-traffic"
-    COMMAND = "/artifacts/vroce_xfer -d {dev} -g {gid} -s 1M -o write -n 1000000"
+    COMMAND = ("/artifacts/vroce_xfer -d {dev} -g {gid} -s 1M -o write "
+               "-n 1000000")
 
     def __init__(self, bench):
         self.bench = bench

@@ -10,7 +10,8 @@
  *
  *	insmod vroce_dma_fault.ko device=NAME gid=INDEX
  */
-#include <linux/completion.h>
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/delay.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
