@@ -63,7 +63,7 @@ def tcp(bench, size, count):
 
     One side sends count times, then the other does.
     """
-    common = f"rstream -T s -S {size} -I {count} -C 2"
+    common = f"rstream -T s -S {size} -I 1 -C {count}"
     result = bench.pair(f"{common} -b {{a}}", f"{common} -s {{a}}")
     # The last column is us for each transfer.
     microseconds = programs.number(r"\s([\d.]+)\s*$", result.b.stdout, "time")
