@@ -125,7 +125,7 @@ class Life(Folders):
         self.keep(owner)
         before = self.pids(one)
         with self.assertRaisesRegex(UserError, "guest 1 runs; 'vroce boot "
-                                    "--kill 1'"):
+                                    "--kill --lab a 1' ends it"):
             self.boot_again(one, 1)
         boot.kill(one, one.guest(1))
         self.assertEqual(one.state["guest1"]["exit"], -signal.SIGKILL)
