@@ -38,7 +38,8 @@ TESTS = [
     Test("RC WRITE, ping-pong", "ib_write_lat", "", 1),
 ]
 SIZE = 64
-FEW, MANY = 1000, 21000
+# Of datagrams, perftest posts a receive for each at once: a QP takes so many.
+FEW, MANY = 500, 4000
 QUICK_FEW, QUICK_MANY = 100, 300
 
 
@@ -95,6 +96,8 @@ def run(options):
     few, many = (QUICK_FEW, QUICK_MANY) if options.quick else (FEW, MANY)
     rows = []
     with lab("card") as bench:
+        # The first connection wakes for what later ones find done.
+        measure(bench, TESTS[0], QUICK_FEW)
         for test in TESTS:
             with step(test.name):
                 rows.append(measure_test(bench, test, few, many))
