@@ -8,6 +8,15 @@
 
 #include "vr_transport.h"
 
+/*
+ * A requester may charge each NAK to its retry counter, and does not know
+ * before a round trip what became of what it sent again. How long that takes
+ * is unknown here: another NAK of the same packet waits for so many packets
+ * behind the gap, twice as many each time, or for this long.
+ */
+#define NAK_AGAIN_PACKETS   32
+#define NAK_AGAIN_NS        1000000
+
 void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
                   uint32_t psn)
 {
@@ -19,9 +28,36 @@ void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
     vr_sched_add(e, qp);
 }
 
+bool vr_reply_nak_due(struct vr_engine *e, struct vr_qp *qp,
+                      const struct vr_sp *sp)
+{
+    struct vr_resp *resp = &qp->resp;
+    bool gone_back = vr_psn_diff(sp->psn, resp->behind) <= 0;
+    bool late = e->now - resp->nak_at >= NAK_AGAIN_NS;
+
+    resp->behind = vr_psn_add(sp->psn, sp->npkt - 1);
+    resp->nak_since += sp->npkt;
+    if (resp->rnr_sent) {
+        /* What was in flight with it is ignored, and may be out of order. */
+        return gone_back && late && !resp->have_ack;
+    }
+    return !resp->nak_sent || gone_back ||
+           (sp->flags & VR_SP_ACKREQ &&
+            (late || resp->nak_since >= resp->nak_after));
+}
+
 void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp)
 {
-    qp->resp.nak_sent = true;
+    struct vr_resp *resp = &qp->resp;
+
+    if (resp->nak_after == 0) {
+        resp->nak_after = NAK_AGAIN_PACKETS;
+    } else if (resp->nak_after <= VR_PSN_MASK) {
+        resp->nak_after *= 2;
+    }
+    resp->nak_since = 0;
+    resp->nak_at = e->now;
+    resp->nak_sent = true;
     vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
     vr_reply_ack(e, qp, VR_SYN_NAK_PSN, qp->resp.psn);
 }
@@ -92,17 +128,18 @@ static bool reread(struct vr_qp *qp, struct vr_replay *r,
 }
 
 /* One answer for all duplicates, and one for each that asks (C9-105). */
-static void acknowledge_again(struct vr_engine *e, struct vr_qp *qp, bool asked)
+static void acknowledge_again(struct vr_engine *e, struct vr_qp *qp,
+                              const struct vr_sp *sp)
 {
     struct vr_resp *resp = &qp->resp;
-    bool silent = resp->dup_acked && !asked;
+    bool silent = resp->dup_acked && !(sp->flags & VR_SP_ACKREQ);
 
     resp->dup_acked = true;
     if (silent || (resp->have_ack &&
                    VR_AETH_TYPE(resp->ack_syndrome) != VR_AETH_ACK)) {
         return;
     }
-    if (resp->hold && !resp->rnr_sent) {
+    if (resp->hold && !resp->rnr_sent && vr_reply_nak_due(e, qp, sp)) {
         vr_reply_nak(e, qp);    /* the same, and the first NAK may be lost */
     } else {
         vr_reply_ack(e, qp, VR_SYN_ACK, vr_psn_add(resp->psn, VR_PSN_MASK));
@@ -117,7 +154,7 @@ void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
 
     vr_count(e, VROCE_CNT_RX_DUPLICATE, sp->npkt);
     if (sp->op == VR_OP_SEND || sp->op == VR_OP_WRITE) {
-        acknowledge_again(e, qp, sp->flags & VR_SP_ACKREQ);
+        acknowledge_again(e, qp, sp);
         return;
     }
     r = find_replay(resp, sp->op, sp->psn);

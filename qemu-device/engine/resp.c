@@ -81,6 +81,7 @@ static bool take_receive(struct vr_engine *e, struct vr_qp *qp, uint32_t psn)
         vr_reply_ack(e, qp, VR_SYN_RNR | qp->attr.min_rnr_timer, psn);
         /* What follows in flight gets no answer, IBA 9.7.5.2.8. */
         resp->nak_sent = resp->rnr_sent = true;
+        resp->nak_at = e->now;
         resp->behind = psn;
         return false;
     }
@@ -263,6 +264,7 @@ static void moved_on(struct vr_resp *resp, uint32_t n)
 {
     resp->psn = vr_psn_add(resp->psn, n);
     resp->nak_sent = resp->rnr_sent = resp->dup_acked = false;
+    resp->nak_after = 0;
 }
 
 /* SEND or WRITE packets that are the next expected. */
@@ -383,23 +385,19 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
 
 /*
  * Packets behind a gap: kept, and answered by a NAK. IBA 9.7.5.1.3 has one for
- * each gap; were it lost, or what it asks for, only a timeout would help. So
- * another one follows when the requester asks for an answer, or evidently has
- * gone back and what is missing was lost again.
+ * each gap; were it lost, or what it asks for, only a timeout would help, so
+ * that there may be others: see vr_reply_nak_due().
  */
 static void out_of_order(struct vr_engine *e, struct vr_engine *from,
                          struct vr_qp *qp, const struct vr_sp *sp)
 {
-    struct vr_resp *resp = &qp->resp;
-    bool gone_back = vr_psn_diff(sp->psn, resp->behind) <= 0;
+    bool due = vr_reply_nak_due(e, qp, sp);
 
     vr_count(e, VROCE_CNT_RX_OUT_OF_SEQUENCE, sp->npkt);
-    resp->behind = vr_psn_add(sp->psn, sp->npkt - 1);
     if (length_fits(qp, sp)) {
         vr_hold_add(e, from, qp, sp);
     }
-    if (!resp->nak_sent || gone_back ||
-        (sp->flags & VR_SP_ACKREQ && !resp->rnr_sent)) {
+    if (due) {
         vr_reply_nak(e, qp);
     }
 }

@@ -316,6 +316,9 @@ static void io_resp(struct vr_io *io, struct vr_resp *resp)
     VR_IO(io, resp->rnr_sent);
     VR_IO(io, resp->dup_acked);
     VR_IO(io, resp->behind);
+    VR_IO(io, resp->nak_at);
+    VR_IO(io, resp->nak_since);
+    VR_IO(io, resp->nak_after);
     VR_IO(io, resp->established);
     VR_IO(io, resp->flush_srq);
     VR_IO(io, resp->have_ack);

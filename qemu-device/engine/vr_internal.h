@@ -352,6 +352,9 @@ struct vr_resp {
     bool rnr_sent;              /* … whose first packet found no receive */
     bool dup_acked;             /* silent about further duplicates */
     uint32_t behind;            /* the last PSN that came behind the gap */
+    uint64_t nak_at;            /* the last NAK of it, ns … */
+    uint32_t nak_since;         /* … packets behind it that came since … */
+    uint32_t nak_after;         /* … so many allow the next; 0: none was sent */
     struct vr_hold *hold;       /* what came behind the gap, or NULL */
     bool established;           /* COMM_EST was raised */
     bool flush_srq;             /* ERR: LAST_WQE_REACHED is still due */

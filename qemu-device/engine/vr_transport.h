@@ -182,6 +182,13 @@ void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
                   uint32_t psn);
 /* The expected packet is missing, but not what comes behind it. */
 void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp);
+/*
+ * Does sp, behind that gap or a duplicate, call for a NAK? For the first one, or
+ * if the requester evidently has gone back and what is missing was lost again;
+ * else only if it asks for an answer, and the last NAK is some while ago.
+ */
+bool vr_reply_nak_due(struct vr_engine *e, struct vr_qp *qp,
+                      const struct vr_sp *sp);
 /* Serve READ and atomic answers, then the acknowledgement, in this order. */
 enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
 /* A new READ or atomic; NULL: more than max_dest_rd_atomic are under way. */

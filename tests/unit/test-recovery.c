@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What one QP answers, and how often, to a peer that is played by hand: packets
+ * are handed to it one by one, in an order that a simulated fabric seldom has.
+ */
+#include "driver.h"
+#include "vr_transport.h"
+
+#define MEM   65536u
+#define IOVA  0x7f0000000000ull
+#define MS    1000000ull
+#define PEER_QPN 0x77
+/* Its PSNs and ours. */
+#define PSN   0xfffff0u
+
+struct world {
+    struct fakehost *h;
+    struct drv *d;
+    struct drv_cq cq;
+    struct gmem mem;
+    struct drv_mr mr;
+    struct drv_qp qp;
+    struct vr_qp *vq;
+};
+
+static void world_init(struct world *w, uint8_t timeout)
+{
+    struct drv_qp_init init = {
+        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
+        .scq = &w->cq, .rcq = &w->cq,
+    };
+    struct drv_conn conn;
+
+    w->h = fh_new(NULL, 1);
+    w->d = drv_new(w->h, 1);
+    drv_cq_create(w->d, &w->cq, 8, NULL);
+    gmem_init(&w->mem, w->h, MEM, 1, 12, 0);
+    drv_mr_create(w->d, &w->mr, &w->mem, IOVA, VROCE_ACCESS_LOCAL_WRITE |
+                  VROCE_ACCESS_REMOTE_WRITE);
+    drv_qp_create(w->d, &w->qp, &init);
+    drv_conn_init(&conn);
+    drv_av(w->d, 1, 0, &conn.av);
+    conn.av.dgid[15] ^= 0x40;   /* out to the wire */
+    conn.dest_qpn = PEER_QPN;
+    conn.sq_psn = conn.rq_psn = PSN;
+    conn.timeout = timeout;
+    drv_qp_connect(&w->qp, &conn);
+    w->vq = vr_qp_get(w->h->e, w->qp.qpn);
+    fh_advance(w->h, 10 * MS);
+}
+
+static void world_fini(struct world *w)
+{
+    drv_qp_destroy(&w->qp);
+    drv_mr_destroy(&w->mr);
+    gmem_fini(&w->mem);
+    drv_cq_destroy(&w->cq);
+    drv_free(w->d);
+    fh_free(w->h);
+}
+
+static uint32_t count(const struct world *w, enum vroce_counter counter)
+{
+    return vr_counters(w->h->e)[counter];
+}
+
+static struct vr_sp packet(uint8_t op, uint32_t off)
+{
+    return (struct vr_sp) {
+        .qp_type = VROCE_QPT_RC, .op = op, .mtu = 1024, .npkt = 1,
+        .flags = VR_SP_FIRST | VR_SP_LAST, .psn = vr_psn_add(PSN, off),
+    };
+}
+
+/* The n-th request of the peer, a SEND of no bytes that wants an answer. */
+static void rx_send(struct world *w, uint32_t n)
+{
+    struct vr_sp sp = packet(VR_OP_SEND, n);
+
+    sp.flags |= VR_SP_ACKREQ;
+    w->h->entered = true;
+    w->h->e->now = w->h->now;
+    vr_resp_rx(w->h->e, w->h->e, w->vq, &sp);
+    vr_run(w->h->e, VR_RUN_BUDGET, w->h->now);
+    w->h->entered = false;
+}
+
+static void recv(struct world *w, uint32_t n)
+{
+    struct drv_wr wr = { 0 };
+
+    while (n--) {
+        g_assert_true(drv_post_recv(&w->qp, &wr));
+    }
+}
+
+/* One lost packet before many small messages: few NAKs, and never none. */
+static void test_few_naks(void)
+{
+    struct world w = { 0 };
+    uint32_t sent, psn;
+
+    world_init(&w, 14);
+    recv(&w, 4);
+    rx_send(&w, 0);
+    rx_send(&w, 1);
+    for (psn = 3; psn < 131; psn++) {
+        rx_send(&w, psn);
+    }
+    /* The 1st behind the gap, the 33rd and the 97th. */
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 3);
+
+    fh_advance(w.h, MS);        /* its answer may be lost, or the packet again */
+    rx_send(&w, psn++);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 4);
+    rx_send(&w, psn);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 4);
+
+    /* It has gone back, and the packet was lost again. */
+    rx_send(&w, 3);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 5);
+    rx_send(&w, 4);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 5);
+
+    /* It has gone back further: a NAK, and an answer to each that asks. */
+    sent = w.h->frames_sent;
+    rx_send(&w, 0);
+    rx_send(&w, 1);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 6);
+    g_assert_cmpuint(w.h->frames_sent, ==, sent + 2);
+    world_fini(&w);
+}
+
+/* Behind an RNR NAK all is ignored, in whatever order it comes. */
+static void test_rnr_behind(void)
+{
+    struct world w = { 0 };
+    uint32_t sent;
+
+    world_init(&w, 14);
+    rx_send(&w, 0);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_RNR_NAK), ==, 1);
+    sent = w.h->frames_sent;
+    rx_send(&w, 3);
+    rx_send(&w, 1);
+    rx_send(&w, 2);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 0);
+    g_assert_cmpuint(w.h->frames_sent, ==, sent);
+
+    /* Its timer has run out, and what it sent again was lost in part. */
+    fh_advance(w.h, 2 * MS);
+    rx_send(&w, 1);
+    g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 1);
+    recv(&w, 4);
+    rx_send(&w, 0);
+    g_assert_cmpuint(w.vq->resp.psn, ==, vr_psn_add(PSN, 4));
+    world_fini(&w);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/recovery/few-naks", test_few_naks);
+    g_test_add_func("/recovery/rnr-behind", test_rnr_behind);
+    return g_test_run();
+}
