@@ -295,11 +295,30 @@ uint64_t vr_recover_patience(const struct vr_qp *qp)
     return round_trip(&qp->req) * 3 / 2;
 }
 
+/*
+ * Something from una on is missing: uses up a retry, but one only until una
+ * moves. Without a timeout nothing else would end it if una never moved, so
+ * then there is another one for what is still missing this much later.
+ */
+static bool begin_round(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+    bool endless = vr_ack_timeout(qp) == VR_NEVER;
+
+    if (req->went_back && !(endless && e->now >= req->timeout_at)) {
+        return true;
+    }
+    if (endless) {
+        req->timeout_at = e->now + GUESSED_RTT + vr_recover_patience(qp);
+    }
+    return use_retry(e, qp);
+}
+
 bool vr_recover_begin(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
 
-    if (req->waiting_rnr || (!req->went_back && !use_retry(e, qp))) {
+    if (req->waiting_rnr || !begin_round(e, qp)) {
         return false;
     }
     if (!req->went_back) {
@@ -337,19 +356,23 @@ static void note_gap(struct vr_req *req)
 void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak)
 {
     struct vr_req *req = &qp->req;
+    uint32_t in_flight = vr_psn_diff(req->sent, req->una);
     bool first = !req->went_back;
     uint64_t measured;
 
     if (nak && in_pass(qp)) {
         /* An answer to the next packet that asked for one. */
         req->arrived += req->asks_every;
+        if (req->arrived > in_flight) {
+            req->arrived = in_flight;
+        }
     }
     /*
      * What else was in flight says the same for a round trip. A NAK that comes
      * late in it is believed, for there may be no other; that costs little.
      */
     if (req->waiting_rnr || resent_lately(e, req, nak ? 75 : 150) ||
-        (first && !use_retry(e, qp))) {
+        !begin_round(e, qp)) {
         return;
     }
     if (!req->rtt && req->rtt_at) {

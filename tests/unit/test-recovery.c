@@ -85,6 +85,19 @@ static void rx_send(struct world *w, uint32_t n)
     w->h->entered = false;
 }
 
+/* A NAK: the n-th of our packets is missing. */
+static void rx_nak(struct world *w, uint32_t n)
+{
+    struct vr_sp sp = packet(VR_OP_ACK, n);
+
+    sp.syndrome = VR_SYN_NAK_PSN;
+    w->h->entered = true;
+    w->h->e->now = w->h->now;
+    vr_comp_rx(w->h->e, w->h->e, w->vq, &sp);
+    vr_run(w->h->e, VR_RUN_BUDGET, w->h->now);
+    w->h->entered = false;
+}
+
 static void recv(struct world *w, uint32_t n)
 {
     struct drv_wr wr = { 0 };
@@ -157,10 +170,80 @@ static void test_rnr_behind(void)
     world_fini(&w);
 }
 
+static void post_send(struct world *w, uint64_t wr_id)
+{
+    struct drv_wr wr = {
+        .wr_id = wr_id, .opcode = VROCE_WQE_SEND,
+        .flags = VROCE_WQE_SIGNALED,
+    };
+
+    g_assert_true(drv_post_send(&w->qp, &wr));
+    drv_ring(&w->qp);
+    fh_settle(w->h, 1000);
+}
+
+/* A peer that misses the same packet for ever, and no timeout that ends it. */
+static void test_endless_naks(void)
+{
+    struct world w = { 0 };
+    struct vroce_cqe cqe;
+    uint32_t naks;
+
+    world_init(&w, 0);
+    for (int i = 0; i < 4; i++) {
+        post_send(&w, i);
+    }
+    /* Of one round: they cost one retry of the seven. */
+    for (naks = 0; naks < 100; naks++) {
+        rx_nak(&w, 0);
+    }
+    g_assert_cmpuint(w.vq->req.retries_left, ==, 6);
+    /* They cannot mean more packets than there are. */
+    g_assert_cmpuint(w.vq->req.arrived, <=, 4);
+    g_assert_false(drv_poll(&w.cq, &cqe));
+    for (naks = 0; !drv_poll(&w.cq, &cqe); naks++) {
+        g_assert_cmpuint(naks, <, 20);
+        fh_advance(w.h, 10 * MS);
+        rx_nak(&w, 0);
+    }
+    g_assert_cmpuint(naks, >=, 7);
+    g_assert_cmpint(cqe.status, ==, VROCE_WCS_RETRY_EXC_ERR);
+    g_assert_cmpuint(count(&w, VROCE_CNT_RETRY_EXCEEDED), ==, 1);
+    g_assert_cmpuint(count(&w, VROCE_CNT_RETRANSMITTED), >=, 7);
+    world_fini(&w);
+}
+
+/* An acknowledgement in between gives all retries back. */
+static void test_nak_progress(void)
+{
+    struct world w = { 0 };
+    struct vroce_cqe cqe;
+    uint32_t n;
+
+    world_init(&w, 0);
+    for (n = 0; n < 12; n++) {
+        post_send(&w, n);
+    }
+    for (n = 0; n < 12; n++) {
+        for (int again = 0; again < 3; again++) {
+            fh_advance(w.h, 10 * MS);
+            rx_nak(&w, n);
+        }
+    }
+    for (n = 0; n < 11; n++) {
+        g_assert_true(drv_poll(&w.cq, &cqe));
+        g_assert_cmpint(cqe.status, ==, VROCE_WCS_SUCCESS);
+    }
+    g_assert_false(drv_poll(&w.cq, &cqe));
+    world_fini(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/recovery/few-naks", test_few_naks);
     g_test_add_func("/recovery/rnr-behind", test_rnr_behind);
+    g_test_add_func("/recovery/endless-naks", test_endless_naks);
+    g_test_add_func("/recovery/nak-progress", test_nak_progress);
     return g_test_run();
 }
