@@ -70,10 +70,14 @@ static void vroce_burst(NetClientState *nc, bool more)
 {
     VroceState *s = qemu_get_nic_opaque(nc);
 
-    /* A stopped guest is given no frames, and its memory stands still. */
-    if (!runstate_is_running()) {
+    /*
+     * A stopped guest is given no frames, and its memory stands still. But a
+     * burst that began ends: the engine waits for that.
+     */
+    if (!runstate_is_running() && !s->rx_burst) {
         return;
     }
+    s->rx_burst = more;
     vroce_enter(s);
     vr_burst(s->engine, more, vroce_now());
     vroce_leave(s);

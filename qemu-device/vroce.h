@@ -108,6 +108,7 @@ struct VroceState {
     bool tx_ready;              /* for bh: tell the engine so */
     bool tx_blocked;            /* the backend took a frame and said stop */
     bool tx_burst;              /* the backend was told of a burst */
+    bool rx_burst;              /* the engine was told of one */
     uint64_t tx_blocked_since;  /* ns; these three are not migrated */
     uint64_t last_frame_sent, last_frame_received;
     bool rx_refused;            /* for bh: take the queued frames */
