@@ -419,7 +419,9 @@ static void take_read_response(struct vr_engine *e, struct vr_engine *from,
     if (take_packets(e, from, qp, vr_shadow_at(qp, req->consumer), sp)) {
         set_early(req, sp->psn, sp->npkt);
         advance_over_early(e, qp);
-        progress(e, qp);
+        if (qp->state != VROCE_QPS_ERR) {
+            progress(e, qp);
+        }
     }
 }
 
