@@ -254,12 +254,51 @@ static bool shadows_sane(const struct vr_qp *qp)
            (req->cur != req->next || !req->cur_pkt);
 }
 
+/*
+ * Packets that are said to have come early must be those of READs in flight:
+ * else a READ would complete without its data.
+ */
+static bool early_sane(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+    uint64_t may[VR_EARLY_PACKETS / 64] = { 0 };
+    uint32_t i;
+
+    if (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) {
+        return true;
+    }
+    for (i = req->consumer; i != req->next;) {
+        const struct vr_shadow *sh = vr_shadow_at(qp, i);
+        int32_t from = vr_psn_diff(sh->first_psn, req->una);
+        int32_t to = from + (int32_t)sh->npsn;
+
+        i += sh->units;
+        if (sh->opcode != VROCE_WQE_READ || sh->done) {
+            continue;
+        }
+        to = to < VR_EARLY_PACKETS ? to : VR_EARLY_PACKETS;
+        for (int32_t k = from > 0 ? from : 0; k < to; k++) {
+            uint32_t bit = (req->una + k) % VR_EARLY_PACKETS;
+
+            may[bit / 64] |= 1ull << bit % 64;
+        }
+    }
+    for (i = 0; i < VR_EARLY_PACKETS / 64; i++) {
+        if (req->early[i] & ~may[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool req_sane(const struct vr_qp *qp)
 {
     const struct vr_req *req = &qp->req;
     const struct vr_failure *f = &req->failure;
+    uint32_t psns = req->psn | req->una | req->sent | req->skip | req->back |
+                    req->again | req->gap | req->rtt_psn;
 
-    if ((req->psn | req->una | req->sent) > VR_PSN_MASK ||
+    if (psns > VR_PSN_MASK || req->retries_left > 7 || req->rnr_left > 7 ||
         f->rule >= VROCE_RULE_NUM) {
         return false;
     }
@@ -268,7 +307,7 @@ static bool req_sane(const struct vr_qp *qp)
                    f->end - req->consumer <= f->index - req->consumer)) {
         return false;
     }
-    return shadows_sane(qp) && una_sane(qp);
+    return shadows_sane(qp) && una_sane(qp) && early_sane(qp);
 }
 
 /* ----------------------------------------------------------- responder */
@@ -354,7 +393,7 @@ static bool resp_sane(const struct vr_qp *qp)
     const struct vr_resp *resp = &qp->resp;
     uint32_t size = qp->attr.max_dest_rd_atomic, active = 0;
 
-    if ((resp->psn | resp->msn | resp->ack_psn) > VR_PSN_MASK ||
+    if ((resp->psn | resp->msn | resp->ack_psn | resp->behind) > VR_PSN_MASK ||
         resp->op > VR_OP_CNP || resp->replay_num > size ||
         (resp->replay_next && resp->replay_next >= size)) {
         return false;

@@ -249,23 +249,14 @@ static void test_outside(void)
         .flags = VR_SP_FIRST | VR_SP_LAST,
         .payload = { .kind = VR_PAYLOAD_BYTES, .len = 8, .bytes = bytes },
     };
-    uint8_t *image, *bad;
-    size_t len, bad_len;
-    struct vr_req *req;
+    uint8_t *image;
+    size_t len;
     struct bed b;
 
     bed_init(&b);
     post(&b, VROCE_WQE_WRITE, 1);
     vr_loop_push(b.h->e, &sp);
     image = vr_save(b.h->e, &len);
-
-    /* Acknowledged up to a place before the oldest request. */
-    req = &vr_qp_get(b.h->e, b.qp[0].qpn)->req;
-    g_assert_cmpuint(req->consumer, !=, req->next);
-    req->una = vr_psn_add(req->shadows[req->consumer].first_psn, VR_PSN_MASK);
-    bad = vr_save(b.h->e, &bad_len);
-    check_refused(b.h, bad, bad_len);
-    free(bad);
 
     /* The offset of the queued datagram: before its bytes and the edge. */
     image[len - 17] ^= 0x10;
@@ -279,6 +270,71 @@ static void test_outside(void)
     bed_fini(&b);
 }
 
+/* Acknowledged up to a place before the oldest request. */
+static void una_before(struct vr_req *req)
+{
+    req->una = vr_psn_add(req->shadows[req->consumer].first_psn, VR_PSN_MASK);
+}
+
+/* Bytes of a READ that has not come; the oldest request is a WRITE. */
+static void early_unasked(struct vr_req *req)
+{
+    uint32_t psn = req->shadows[req->consumer].first_psn;
+
+    req->early[psn % VR_EARLY_PACKETS / 64] |= 1ull << psn % 64;
+}
+
+static void skip_beyond(struct vr_req *req)
+{
+    req->skip = VR_PSN_MASK + 1;
+}
+
+static void again_beyond(struct vr_req *req)
+{
+    req->again = UINT32_MAX;
+}
+
+static void gap_beyond(struct vr_req *req)
+{
+    req->gap = VR_PSN_MASK + 1;
+}
+
+static void retries_beyond(struct vr_req *req)
+{
+    req->retries_left = 8;
+}
+
+/* A requester that the device could not have come to: also see test_outside(). */
+static void test_requester(void)
+{
+    static void (*const spoil[])(struct vr_req *req) = {
+        una_before, early_unasked, skip_beyond, again_beyond, gap_beyond,
+        retries_beyond,
+    };
+    uint8_t *image, *bad;
+    size_t len, bad_len;
+    struct bed b;
+
+    bed_init(&b);
+    post(&b, VROCE_WQE_WRITE, 1);
+    post(&b, VROCE_WQE_READ, 2);
+    image = vr_save(b.h->e, &len);
+    for (size_t i = 0; i < G_N_ELEMENTS(spoil); i++) {
+        struct vr_req *req = &vr_qp_get(b.h->e, b.qp[0].qpn)->req;
+
+        g_assert_cmpuint(req->consumer, !=, req->next);
+        spoil[i](req);
+        bad = vr_save(b.h->e, &bad_len);
+        check_refused(b.h, bad, bad_len);
+        free(bad);
+        b.h->entered = true;
+        g_assert_cmpint(vr_load(b.h->e, image, len, b.h->now), ==, 0);
+        b.h->entered = false;
+    }
+    free(image);
+    bed_fini(&b);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -286,5 +342,6 @@ int main(int argc, char **argv)
     g_test_add_func("/save/objects", test_objects);
     g_test_add_func("/save/broken", test_broken);
     g_test_add_func("/save/outside", test_outside);
+    g_test_add_func("/save/requester", test_requester);
     return g_test_run();
 }
