@@ -82,7 +82,10 @@ static int cmd_alloc_pd(struct vr_engine *e, struct vr_cmd_ctx *c)
     struct vroce_number *out = c->out;
     struct vr_pd *pd = calloc(1, sizeof(*pd));
 
-    if (!pd || (pd->pdn = vr_table_alloc(&e->pds, pd)) == VROCE_NONE) {
+    if (pd) {
+        pd->pdn = vr_table_alloc(&e->pds, pd);
+    }
+    if (!pd || pd->pdn == VROCE_NONE) {
         free(pd);
         return VROCE_ERR_NO_RESOURCES;
     }
@@ -118,8 +121,10 @@ static int cmd_alloc_context(struct vr_engine *e, struct vr_cmd_ctx *c)
     struct vroce_number *out = c->out;
     struct vr_context *context = calloc(1, sizeof(*context));
 
-    if (!context ||
-        (context->page = vr_table_alloc(&e->contexts, context)) == VROCE_NONE) {
+    if (context) {
+        context->page = vr_table_alloc(&e->contexts, context);
+    }
+    if (!context || context->page == VROCE_NONE) {
         free(context);
         return VROCE_ERR_NO_RESOURCES;
     }

@@ -229,7 +229,10 @@ int vr_cmd_create_cq(struct vr_engine *e, struct vr_cmd_ctx *c)
         return status;
     }
     cq = calloc(1, sizeof(*cq));
-    if (!cq || (cq->cqn = vr_table_alloc(&e->cqs, cq)) == VROCE_NONE) {
+    if (cq) {
+        cq->cqn = vr_table_alloc(&e->cqs, cq);
+    }
+    if (!cq || cq->cqn == VROCE_NONE) {
         free(cq);
         return VROCE_ERR_NO_RESOURCES;
     }

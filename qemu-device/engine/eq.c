@@ -127,7 +127,10 @@ int vr_cmd_create_eq(struct vr_engine *e, struct vr_cmd_ctx *c)
         return status;
     }
     eq = calloc(1, sizeof(*eq));
-    if (!eq || (eq->eqn = vr_table_alloc(&e->eqs, eq)) == VROCE_NONE) {
+    if (eq) {
+        eq->eqn = vr_table_alloc(&e->eqs, eq);
+    }
+    if (!eq || eq->eqn == VROCE_NONE) {
         free(eq);
         return VROCE_ERR_NO_RESOURCES;
     }

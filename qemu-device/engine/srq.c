@@ -53,7 +53,10 @@ int vr_cmd_create_srq(struct vr_engine *e, struct vr_cmd_ctx *c)
         return status;
     }
     srq = calloc(1, sizeof(*srq));
-    if (!srq || (srq->srqn = vr_table_alloc(&e->srqs, srq)) == VROCE_NONE) {
+    if (srq) {
+        srq->srqn = vr_table_alloc(&e->srqs, srq);
+    }
+    if (!srq || srq->srqn == VROCE_NONE) {
         free(srq);
         vr_pd_release(e, pdn, 0);
         return VROCE_ERR_NO_RESOURCES;
