@@ -165,6 +165,7 @@ class _ToolResult(unittest.TestResult):
     def __init__(self, session):
         super().__init__()
         self.session = session
+        self.outcome = None
 
     def startTest(self, test):
         super().startTest(test)
@@ -172,7 +173,11 @@ class _ToolResult(unittest.TestResult):
         self.outcome = PASS, ""
 
     def addError(self, test, err):
-        self.outcome = FAIL, self._exc_info_to_string(err, test)
+        text = self._exc_info_to_string(err, test)
+        if self.outcome:
+            self.outcome = FAIL, text
+        else:       # what several tests share could not be made
+            self.session.add(Case(test.id(), FAIL, 0.0, text))
 
     addFailure = addError
 
@@ -187,13 +192,13 @@ class _ToolResult(unittest.TestResult):
         status, output = self.outcome
         self.session.add(Case(test.id(), status,
                               time.monotonic() - self.began, output))
+        self.outcome = None
 
 
 def run_tool(session):
-    result = _ToolResult(session)
-    for test in tool_tests():
-        if session.wants(test.id()):
-            test.run(result)
+    # As a suite, or no setUpClass() would be called.
+    unittest.TestSuite(test for test in tool_tests()
+                       if session.wants(test.id())).run(_ToolResult(session))
 
 
 def list_qtest(_slow):

@@ -269,6 +269,31 @@ class Runner(Folders):
                                session)
         self.assertEqual(session.count("fail"), 1)
 
+    def test_each_outcome_of_a_unittest_counts(self):
+        class Broken(unittest.TestCase):
+            @classmethod
+            def setUpClass(cls):
+                raise RuntimeError("no room")
+
+            def test(self):
+                pass
+
+        class Mixed(unittest.TestCase):
+            def test_good(self):
+                pass
+
+            def test_part(self):
+                with self.subTest(part=1):
+                    self.fail("no")
+
+        session = self.session()
+        tests = [Broken("test"), Mixed("test_good"), Mixed("test_part")]
+        with mock.patch.object(suites, "tool_tests", lambda: tests), \
+                contextlib.redirect_stdout(io.StringIO()):
+            suites.run_tool(session)
+        self.assertEqual([case.status for _suite, case in session.results],
+                         ["fail", "pass", "fail"])
+
     def test_only_what_was_asked_for(self):
         one = suites.Suite("one", "", lambda slow: ["ping", "rping"], print)
         other = suites.Suite("other", "", lambda slow: ["bandwidth"], print)
