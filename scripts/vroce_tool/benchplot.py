@@ -30,7 +30,8 @@ def check(path, yes):
 def _points(rows, card, **wanted):
     """Lines of 'size figure' of the rows that have these values."""
     return [f"{row['size']} {row[card]}" for row in rows
-            if all(row[key] == value for key, value in wanted.items())]
+            if row[card] is not None
+            and all(row[key] == value for key, value in wanted.items())]
 
 
 def _bandwidth(test, rows):
@@ -63,7 +64,8 @@ def _latency(rows):
         lines.append(f"'-' with boxes fs solid 0.9 lc rgb '{colour}' "
                      f"title '{card}'")
         data += [f"{at - 0.2 + 0.4 * side} {row[card]}"
-                 for at, row in enumerate(rows)] + ["e"]
+                 for at, row in enumerate(rows)
+                 if row[card] is not None] + ["e"]
     return ["set title 'latency (less is better)'", "unset logscale",
             "set boxwidth 0.36", f"set xtics ({ticks}) rotate by -25",
             "unset xlabel", f"set ylabel '{rows[0]['unit']}'",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import benchtable, programs, setup
 from .benchlab import freeze, lab, thawed
 from .guest import CARD, RXE
-from .util import say, step
+from .util import UserError, say, step
 
 NAME = "rdma"
 HELP = ("perftest's bandwidths and latencies and TCP, of the card and of "
@@ -97,26 +97,40 @@ def measure_row(row, benches, runs, seconds):
     """Measure one row in each bench in turn; a list of figures for each.
 
     The first measurement says how many messages the others take, and warms
-    up what is to be warm.
+    up what is to be warm.  What fails in a bench is said, and has no figure.
     """
     counts, figures = {}, {mode: [] for mode in benches}
-    for mode, bench in benches.items():
-        with thawed(bench):
-            figure = measure(bench, row, first_count(row))
-        counts[mode] = next_count(row, figure, seconds)
-    for _ in range(runs):
+    for again in range(runs + 1):
         for mode, bench in benches.items():
-            with thawed(bench):
-                figures[mode].append(measure(bench, row, counts[mode]))
+            if again and mode not in counts:
+                continue
+            try:
+                with thawed(bench):
+                    figure = measure(bench, row, counts[mode] if again
+                                     else first_count(row))
+            except (AssertionError, UserError) as error:
+                say(f"{row.title}: {mode} fails: {str(error).strip()}")
+                counts.pop(mode, None)
+                continue
+            if again:
+                figures[mode].append(figure)
+            else:
+                counts[mode] = next_count(row, figure, seconds)
     return figures
 
 
 def summary(row, figures):
-    """A row of the results from its figures; the best of each side counts."""
+    """A row of the results from its figures; the best of each side counts.
+
+    A side without figures is None, and so is the ratio then.
+    """
     best = max if row.unit == BANDWIDTH else min
-    card, rxe = best(figures[CARD]), best(figures[RXE])
-    return {**row._asdict(), "vroce": round(card, 3), "rxe": round(rxe, 3),
-            "ratio": round(row.ratio(card, rxe), 2),
+    card, rxe = (best(figures[mode], default=None) for mode in (CARD, RXE))
+    both = None not in (card, rxe)
+    return {**row._asdict(),
+            "vroce": None if card is None else round(card, 3),
+            "rxe": None if rxe is None else round(rxe, 3),
+            "ratio": round(row.ratio(card, rxe), 2) if both else None,
             "runs": {"vroce": figures[CARD], "rxe": figures[RXE]}}
 
 

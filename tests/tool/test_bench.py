@@ -63,6 +63,9 @@ class Results(unittest.TestCase):
         row = benchrdma.summary(bandwidth, figures)
         self.assertEqual((row["vroce"], row["rxe"], row["ratio"]),
                          (500.0, 25.0, 20.0))
+        row = benchrdma.summary(bandwidth, {CARD: [2.0], RXE: []})
+        self.assertEqual((row["vroce"], row["rxe"], row["ratio"]),
+                         (2.0, None, None))
         row = benchrdma.summary(latency, {CARD: [150.0, 100.0],
                                           RXE: [900.0, 1000.0]})
         self.assertEqual((row["vroce"], row["rxe"], row["ratio"]),
