@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A card or a wire that does nothing, and what waits for it."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from side import AGO, FOR, test, world  # noqa: E402
+from side import AGO, FOR, config_byte, test, world  # noqa: E402
 from vroce_tool.e2e import CARD_AND_RXE  # noqa: E402
 from vroce_tool.e2e import test as e2e_test  # noqa: E402
 from vroce_tool.guest import SCRIPTS  # noqa: E402
@@ -73,19 +72,9 @@ def full(bench):
         assert set(one.do("await_poll")) == {0}
 
 
-@contextlib.contextmanager
 def no_master(bench, number):
     """A guest whose card may not use DMA."""
-    def set_command(value):
-        bench.run(number, f"printf '\\{value:03o}' | dd of={config} bs=1 "
-                  f"seek={COMMAND} conv=notrunc status=none")
-    netdev = bench.guest(number).rdma()["netdev"]
-    config = f"/sys/class/net/{netdev}/device/config"
-    set_command(MEMORY)
-    try:
-        yield
-    finally:
-        set_command(MEMORY | MASTER)
+    return config_byte(bench, number, COMMAND, MEMORY, MEMORY | MASTER)
 
 
 @test("Bus Master is off")

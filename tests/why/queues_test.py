@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Completions that nobody reads, events that nobody takes, lost interrupts."""
 
-import contextlib
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from side import AGO, FOR, test, world  # noqa: E402
+from side import AGO, FOR, config_byte, test, world  # noqa: E402
 from vroce_tool.reload import reload_guest  # noqa: E402
 
 # More than an event queue of the lab holds.
@@ -24,19 +23,9 @@ def completed(one, other, count=1):
     assert one.do("await_poll") == [0] * count
 
 
-@contextlib.contextmanager
 def msix(bench, number, control):
     """A guest's card with another MSI-X control byte."""
-    def set_control(value):
-        bench.run(number, f"printf '\\{value:03o}' | dd of={config} bs=1 "
-                  f"seek={MSIX_CONTROL} conv=notrunc status=none")
-    netdev = bench.guest(number).rdma()["netdev"]
-    config = f"/sys/class/net/{netdev}/device/config"
-    set_control(control)
-    try:
-        yield
-    finally:
-        set_control(ENABLED)
+    return config_byte(bench, number, MSIX_CONTROL, control, ENABLED)
 
 
 @test("completions: nobody polls, and no event was asked for")

@@ -31,6 +31,21 @@ def test(name, **options):
     return e2e.test(name, lab=LAB, **options)
 
 
+@contextlib.contextmanager
+def config_byte(bench, number, offset, value, usual):
+    """A guest's card with another byte in its PCI configuration space."""
+    def write(byte):
+        bench.run(number, f"printf '\\{byte:03o}' | dd of={config} bs=1 "
+                  f"seek={offset} conv=notrunc status=none")
+    netdev = bench.guest(number).rdma()["netdev"]
+    config = f"/sys/class/net/{netdev}/device/config"
+    write(value)
+    try:
+        yield
+    finally:
+        write(usual)
+
+
 class Side:
     """A program of verbs in one guest."""
 
