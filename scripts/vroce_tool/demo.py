@@ -9,7 +9,6 @@ from typing import Callable, NamedTuple
 from . import programs, setup
 from .capture import Capture, count_frames, decode, join
 from .e2e import Bench
-from .guest import CARD
 from .lab import Lab, Starter, lab_name, up_options
 from .oops import ConsoleWatch
 from .util import (Command, UserError, cache_dir, elapsed, output_file,

@@ -10,7 +10,6 @@ all cases, those whose listed name session.wants().
 import json
 import os
 import subprocess
-import sys
 import time
 import traceback
 import unittest

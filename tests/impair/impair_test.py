@@ -7,7 +7,7 @@ import re
 import threading
 import time
 
-from vroce_tool import programs, relay
+from vroce_tool import relay
 from vroce_tool.e2e import shape, test
 from vroce_tool.guest import CARD, RXE
 from vroce_tool.impair import Wire

@@ -4,7 +4,6 @@
 import contextlib
 import io
 import json
-import os
 import socket
 import sys
 import tempfile
