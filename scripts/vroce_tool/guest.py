@@ -12,7 +12,7 @@ from pathlib import Path
 from . import wire
 from .oops import console_tail
 from .qmp import QMP
-from .util import REPO, UserError
+from .util import REPO, UserError, lab_option
 
 CARD = "card"       # the guest has the vroce card
 RXE = "rxe"         # the guest has a virtio NIC and soft-RoCE on it
@@ -241,7 +241,8 @@ class Guest:
             if "Kernel panic - not syncing" in line:
                 raise UserError(
                     f"guest {self.number} has panicked: {line.strip(' |')}; "
-                    "'vroce boot --kill' boots it again")
+                    f"'vroce boot --kill{lab_option(self.folder.name)} "
+                    f"{self.number}' boots it again")
 
     def run(self, command, *, timeout=60, stdin="", check=True):
         """Run a shell command line; returns subprocess's CompletedProcess.

@@ -26,10 +26,9 @@ from .boot import await_ready, boot, kill
 from .guest import CARD, RXE, Guest, choose_accel
 from .oops import ConsoleWatch
 from .supervise import start_time
-from .util import (Command, UserError, cache_dir, elapsed, remove_tree, say,
-                   step, write_atomic)
+from .util import (DEFAULT_LAB, Command, UserError, cache_dir, elapsed,
+                   lab_option, remove_tree, say, step, write_atomic)
 
-DEFAULT_NAME = "default"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 # A Unix socket's path has at most 107 bytes, and ssh adds a suffix of 17.
 MAX_FOLDER = 107 - 17 - len("/32-monitor.sock")
@@ -66,8 +65,8 @@ def lab_name(text):
 
 def add_lab(parser):
     parser.add_argument("--lab", metavar="NAME", type=lab_name,
-                        default=DEFAULT_NAME,
-                        help=f"which lab (default: {DEFAULT_NAME})")
+                        default=DEFAULT_LAB,
+                        help=f"which lab (default: {DEFAULT_LAB})")
 
 
 def add_guest(parser):
@@ -116,7 +115,7 @@ class Lab:
     @property
     def option(self):
         """What a command that is suggested needs in order to mean this lab."""
-        return "" if self.name == DEFAULT_NAME else f" --lab {self.name}"
+        return lab_option(self.name)
 
     def exists(self):
         return (self.folder / "lock").exists()

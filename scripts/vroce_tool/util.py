@@ -182,6 +182,16 @@ def remove_tree(path):
                        stderr=subprocess.DEVNULL)
 
 
+# -------------------------------------------------------------------- labs
+
+DEFAULT_LAB = "default"
+
+
+def lab_option(name):
+    """What a command that is suggested needs in order to mean that lab."""
+    return "" if name == DEFAULT_LAB else f" --lab {name}"
+
+
 # ---------------------------------------------------------------- children
 
 _children = set()

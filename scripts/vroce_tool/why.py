@@ -52,7 +52,7 @@ def sentences(lab):
         for qp in state.all("qp") if qp["dest-qpn"])]
 
 
-def about(view, found, qpn):
+def about(lab, view, found, qpn):
     """(reasons, sentences of health) of the QPs with that number."""
     reasons, health = [], []
     for state in view.states:
@@ -65,8 +65,8 @@ def about(view, found, qpn):
         if not mine:
             health.append(view.health(state, qp))
     if not reasons and not health:
-        raise UserError(f"no guest has a QP {qpn}: 'vroce inspect qp' lists "
-                        "them")
+        raise UserError(f"no guest has a QP {qpn}: 'vroce inspect"
+                        f"{lab.option} qp' lists them")
     return reasons, health
 
 
@@ -85,7 +85,7 @@ def run(args):
     view, found = confirmed(lab)
     health = []
     if args.qpn is not None:
-        found, health = about(view, found, args.qpn)
+        found, health = about(lab, view, found, args.qpn)
     if args.json:
         print(json.dumps({"waits": [reason.data() for reason in found],
                           "well": health}, indent=2))

@@ -329,7 +329,8 @@ class Talking(Errors):
         one.log("console").write_text(
             "[ 1.0] Kernel panic - not syncing: sysrq\r\r\n[ 1.1] Rebooting\n")
         for talk in (one.connect, lambda: one.run("true", timeout=0.2)):
-            with self.says("guest 1 has panicked: .*sysrq; 'vroce boot --kill'"):
+            with self.says("guest 1 has panicked: .*sysrq; 'vroce boot "
+                           "--kill --lab [^ ]+ 1' boots it again"):
                 talk()
 
     def test_a_guest_that_was_booted_again_is_watched_anew(self):
