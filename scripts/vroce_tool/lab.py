@@ -408,7 +408,8 @@ def check_up(options):
                             f"{options.count}")
     if options.impair is not None and options.count != 2:
         raise UserError(f"--impair: the relay joins two guests, not "
-                        f"{options.count}; use 'vroce up 2'")
+                        f"{options.count}; use 'vroce up 2"
+                        f"{lab_option(options.lab)}'")
     for word in options.card or []:
         if not re.fullmatch(r"[a-z][a-z0-9-]*=[^,]+", word):
             raise UserError(f"--card {word}: write PROPERTY=VALUE, once for "
@@ -515,7 +516,8 @@ def run_status(args):
         print("no lab is running")
     for lab in labs:
         word = "ended" if not lab["running"] else \
-            "stands still ('vroce cont' goes on)" if lab["stopped"] else \
+            f"stands still ('vroce cont{lab_option(lab['lab'])}' goes on)" \
+            if lab["stopped"] else \
             "up" if lab["ready"] else "booting"
         print(f"lab {lab['lab']}: {word}, {lab['accel']}, {lab['cpus']} "
               f"processors and {lab['memory']} MiB a guest, logs in "

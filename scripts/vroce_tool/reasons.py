@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from . import snapshot
 from .guest import CARD
+from .util import DEFAULT_LAB, lab_option
 
 PSN_BITS = 24
 RNR_FOREVER = 7
@@ -105,8 +106,9 @@ def name(kind, number, state):
 class View:
     """The states of all guests of a lab at one moment."""
 
-    def __init__(self, states):
+    def __init__(self, states, lab=DEFAULT_LAB):
         self.states = states
+        self.lab = lab      # its name
 
     def reasons(self):
         """Every Reason, those that another one tells left out."""
@@ -140,7 +142,8 @@ class View:
                     "another program talks to it")
         if state.status != "running":
             return (f"guest {number} stands still ({state.status}"
-                    f"{self.stop_cause(state)}): 'vroce cont' resumes it")
+                    f"{self.stop_cause(state)}): 'vroce cont"
+                    f"{lab_option(self.lab)}' resumes it")
         if state.mode != CARD:
             return None
         if not state.card:

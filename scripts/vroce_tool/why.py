@@ -21,7 +21,7 @@ LOOKED_AT = tuple(kind for kind in KINDS if kind != "mr")
 
 def observe(lab):
     """The View of a lab now."""
-    return View(snapshot.take(lab, LOOKED_AT))
+    return View(snapshot.take(lab, LOOKED_AT), lab.name)
 
 
 def confirmed(lab):

@@ -61,6 +61,18 @@ class Hints(Labs):
             self.refused("'vroce up 2 --lab a --impair off'", "impair",
                          "--lab", "a", "loss=1%")
 
+    def test_a_relay_for_three(self):
+        self.refused("use 'vroce up 2 --lab a'", "up", "--lab", "a", "3",
+                     "--impair", "off")
+        self.refused("use 'vroce up 2'", "up", "3", "--impair", "off")
+
+    def test_stands_still(self):
+        with self.lab("a") as lab:
+            (lab.folder / "state.json").write_text(
+                '{"supervisor": {"stopped": true}}')
+            self.assertIn("lab a: stands still ('vroce cont --lab a' goes on)",
+                          self.vroce("status").stdout)
+
     def test_already_running(self):
         with self.lab("a"):
             self.refused("'vroce down --lab a'", "up", "--lab", "a", "2")

@@ -52,9 +52,10 @@ def guest(number, *objects, status="running", **changes):
 
 
 class Sentences(unittest.TestCase):
-    def says(self, states, *sentences):
+    def says(self, states, *sentences, **options):
         self.assertEqual([reason.sentence for reason
-                          in View(states).reasons()], list(sentences))
+                          in View(states, **options).reasons()],
+                         list(sentences))
 
     def waiting(self, **changes):
         """QP 17 of guest 2, which waits for QP 22 of guest 1."""
@@ -90,6 +91,10 @@ class Sentences(unittest.TestCase):
             "resumes it"
         self.says([guest(1, self.peer(), status="debug"),
                    guest(2, self.waiting())], stands, self.WAITS + stands)
+
+    def test_a_guest_of_another_lab(self):
+        self.says([guest(1, status="paused")], "guest 1 stands still (paused):"
+                  " 'vroce cont --lab a' resumes it", lab="a")
 
     def test_a_machine_that_hangs(self):
         hangs = State(1, CARD, answers=False)

@@ -75,7 +75,8 @@ def together(bench):
     with world(bench) as verbs:
         tell(bench, 2, "stop")
         wait_for(bench, "paused", "paused")
-        verbs.says(r"guest 1 stands still \(paused\): 'vroce cont' resumes it")
+        verbs.says(r"guest 1 stands still \(paused\): "
+                   rf"'vroce cont{bench.lab.option}' resumes it")
         tell(bench, 1, "cont")
         wait_for(bench, "running", "running")
         # As fast as it can be asked for.
@@ -118,7 +119,8 @@ def misuse(bench):
             one.side.ask(one.name, "send", lkey=1)
             wait_for(bench, "paused", "paused")
             verbs.says(r"guest 2 stands still \(paused by misuse rule key: no "
-                       r"region has this key\): 'vroce cont' resumes it")
+                       r"region has this key\): "
+                       rf"'vroce cont{bench.lab.option}' resumes it")
         finally:
             with bench.guest(2).qmp() as qmp:
                 qmp.execute("x-vroce-set-misuse-policy", path="card",
