@@ -237,12 +237,34 @@ def check_guest_gone():
 
 def check_requests():
     with Relay() as relay:
-        for request in ("", "nonsense", "set", "set 3", "set both loss",
-                        "set both loss=-1", "set 1 loss=99999999999999999999",
-                        "set both lose=1", "set both loss=1x",
-                        "blackout both", "blackout both -1", "blackout 1 x",
-                        "x" * 5000):
-            assert "error" in relay.ask(request), request
+        for request, named in (
+                ("", "status, set"), ("nonsense", "status, set"),
+                ("set", "FROM"), ("set 3", "FROM"), ("x" * 5000, "status"),
+                ("sit 1", "'sit'"), ("set both loss", "'loss' is not KEY"),
+                ("set both lose=1", "'lose'"),
+                ('set both "\\\n\xe9=1', '\'"\\'),
+                ("set both loss=-1", "loss '-1'"),
+                ("set 1 loss=99999999999999999999", "loss '999"),
+                ("set both dup=1 loss=1x", "loss '1x'"),
+                ("set both dup=1000000001", "from 0 to 1000000000"),
+                ("set 1 reorder=1000000001", "reorder '1000000001'"),
+                ("set 1 corrupt=1000000001", "corrupt '1000000001'"),
+                ("set 1 gap=1001", "gap '1001' is not a number from 0 to "
+                 "1000"),
+                ("set 1 delay=10000000001", "delay '10000000001'"),
+                ("set 1 jitter=10000000001", "jitter '10000000001'"),
+                ("blackout both", "blackout ''"),
+                ("blackout both -1", "blackout '-1'"),
+                ("blackout 1 x", "blackout 'x'"),
+                ("blackout 1 3600000000001", "blackout '3600000000001'")):
+            answer = relay.ask(request)
+            assert named in answer.get("error", ""), (request, answer)
+        # The largest of each, as the tool may ask for.
+        assert "error" not in relay.ask(
+            "set both seed=18446744073709551615 loss=1000000000 "
+            "dup=1000000000 reorder=1000000000 gap=1000 corrupt=1000000000 "
+            "delay=10000000000 jitter=10000000000")
+        relay.ask("set both")
         assert "error" not in relay.ask("set 2 loss=5 delay=7")
         first, second = relay.ask("status")["directions"]
         assert first["spec"]["loss"] == 0 and second["spec"]["loss"] == 5

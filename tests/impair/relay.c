@@ -46,6 +46,12 @@
 #define HOLD_NS 1000000         /* a frame to be overtaken waits no longer */
 #define MAX_REQUEST 1024
 
+/* The largest numbers of a request. */
+#define ALWAYS UINT64_C(1000000000)
+#define MAX_GAP 1000
+#define MAX_DELAY_NS UINT64_C(10000000000)
+#define MAX_BLACKOUT_NS UINT64_C(3600000000000)
+
 #define ETH_HEADER 14
 #define ETH_TYPE_IPV4 0x0800
 #define ETH_TYPE_IPV6 0x86dd
@@ -65,15 +71,16 @@ struct spec {
 static const struct {
     const char *name;
     size_t offset;
+    uint64_t max;
 } spec_keys[] = {
-    { "seed", offsetof(struct spec, seed) },
-    { "loss", offsetof(struct spec, loss) },
-    { "dup", offsetof(struct spec, dup) },
-    { "reorder", offsetof(struct spec, reorder) },
-    { "gap", offsetof(struct spec, gap) },
-    { "corrupt", offsetof(struct spec, corrupt) },
-    { "delay", offsetof(struct spec, delay) },
-    { "jitter", offsetof(struct spec, jitter) },
+    { "seed", offsetof(struct spec, seed), UINT64_MAX },
+    { "loss", offsetof(struct spec, loss), ALWAYS },
+    { "dup", offsetof(struct spec, dup), ALWAYS },
+    { "reorder", offsetof(struct spec, reorder), ALWAYS },
+    { "gap", offsetof(struct spec, gap), MAX_GAP },
+    { "corrupt", offsetof(struct spec, corrupt), ALWAYS },
+    { "delay", offsetof(struct spec, delay), MAX_DELAY_NS },
+    { "jitter", offsetof(struct spec, jitter), MAX_DELAY_NS },
 };
 
 /* What has become of the frames; a frame may count several times. */
@@ -253,7 +260,7 @@ static uint64_t throw(const struct direction *d, const struct frame *f,
 static bool happens(const struct direction *d, const struct frame *f,
                     enum die which, uint64_t chance)
 {
-    return chance && throw(d, f, which) % 1000000000 < chance;
+    return chance && throw(d, f, which) % ALWAYS < chance;
 }
 
 /*
@@ -499,36 +506,63 @@ static void put_direction(FILE *out, const struct direction *d, uint64_t now)
     fprintf(out, "}, \"waiting\": %" PRIu32 "}", MAX_FRAMES - d->num_idle);
 }
 
-static bool parse_number(const char *text, uint64_t *value)
+/* A JSON string, of text that anybody may have sent. */
+static void put_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') {
+            fputc('\\', out);
+        }
+        fputc(*text >= ' ' && *text <= '~' ? *text : '?', out);
+    }
+    fputc('"', out);
+}
+
+/* What is wrong with a request; good until the next one. */
+static const char * __attribute__((format(printf, 1, 2)))
+wrong(const char *format, ...)
+{
+    static char text[MAX_REQUEST + 128];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return text;
+}
+
+static bool parse_number(const char *text, uint64_t max, uint64_t *value)
 {
     char *end;
 
     errno = 0;
     *value = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && !errno;
+    return *text >= '0' && *text <= '9' && !*end && !errno && *value <= max;
 }
 
-/* KEY=NUMBER into a spec. */
-static bool parse_setting(char *word, struct spec *spec)
+/* KEY=NUMBER into a spec; returns what was wrong. */
+static const char *parse_setting(char *word, struct spec *spec)
 {
     char *number = strchr(word, '=');
-    uint64_t value;
     size_t i;
 
     if (!number) {
-        return false;
+        return wrong("'%s' is not KEY=NUMBER", word);
     }
     *number++ = '\0';
     for (i = 0; i < sizeof(spec_keys) / sizeof(*spec_keys); i++) {
-        if (!strcmp(word, spec_keys[i].name)) {
-            if (!parse_number(number, &value)) {
-                return false;
-            }
-            *(uint64_t *)((char *)spec + spec_keys[i].offset) = value;
-            return true;
+        if (strcmp(word, spec_keys[i].name)) {
+            continue;
         }
+        if (!parse_number(number, spec_keys[i].max, (uint64_t *)
+                          ((char *)spec + spec_keys[i].offset))) {
+            return wrong("%s '%s' is not a number from 0 to %" PRIu64, word,
+                         number, spec_keys[i].max);
+        }
+        return NULL;
     }
-    return false;
+    return wrong("there is no setting '%s'", word);
 }
 
 /* Which directions a word means: a bit for each, 0 for none. */
@@ -543,6 +577,7 @@ static const char *obey(char *request, uint64_t now)
 {
     char *verb = strtok(request, " "), *word;
     struct spec spec = { 0 };
+    const char *error;
     uint64_t time;
     int from, i;
 
@@ -555,8 +590,9 @@ static const char *obey(char *request, uint64_t now)
     }
     word = strtok(NULL, " ");
     if (!strcmp(verb, "blackout")) {
-        if (!word || !parse_number(word, &time)) {
-            return "blackout needs a time in ns";
+        if (!word || !parse_number(word, MAX_BLACKOUT_NS, &time)) {
+            return wrong("blackout '%s' is not a number from 0 to %" PRIu64,
+                         word ? word : "", MAX_BLACKOUT_NS);
         }
         for (i = 0; i < 2; i++) {
             if (from & 1 << i) {
@@ -566,11 +602,12 @@ static const char *obey(char *request, uint64_t now)
         return NULL;
     }
     if (strcmp(verb, "set")) {
-        return "unknown request";
+        return wrong("there is no request '%s'", verb);
     }
     for (; word; word = strtok(NULL, " ")) {
-        if (!parse_setting(word, &spec)) {
-            return "a setting is unknown or not a number";
+        error = parse_setting(word, &spec);
+        if (error) {
+            return error;
         }
     }
     for (i = 0; i < 2; i++) {
@@ -610,7 +647,9 @@ static void answer(int control)
         die("no memory for an answer");
     }
     if (error) {
-        fprintf(out, "{\"error\": \"%s\"}", error);
+        fputs("{\"error\": ", out);
+        put_string(out, error);
+        fputc('}', out);
     } else {
         fputs("{\"directions\": [", out);
         put_direction(out, &directions[0], now);
@@ -689,7 +728,7 @@ static int parse_fd(const char *text)
     int type;
     socklen_t len = sizeof(type);
 
-    if (!parse_number(text, &fd) || fd > INT32_MAX ||
+    if (!parse_number(text, INT32_MAX, &fd) ||
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
         type != SOCK_DGRAM) {
         die("%s is no descriptor of a datagram socket", text);
