@@ -520,8 +520,8 @@ static void put_string(FILE *out, const char *text)
 }
 
 /* What is wrong with a request; good until the next one. */
-static const char * __attribute__((format(printf, 1, 2)))
-wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2)))
+static const char *wrong(const char *format, ...)
 {
     static char text[MAX_REQUEST + 128];
     va_list args;
