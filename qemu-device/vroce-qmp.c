@@ -302,9 +302,15 @@ static VroceQpError *query_qp_error(const struct vr_qp_marks *marks)
     return info;
 }
 
+/*
+ * Work requests that one command counts in the send queues of all QPs. They
+ * are the guest's to write, as many as it likes, and QEMU stands meanwhile.
+ */
+#define MAX_UNRUNG_OF_ALL 65536
+
 /* What helps to see why a QP does not go on. */
 static void query_qp_progress(VroceState *s, const struct vr_qp_info *qp,
-                              VroceQp *info)
+                              VroceQp *info, uint32_t *counted)
 {
     const struct vr_qp_marks *marks = &qp->marks;
 
@@ -317,7 +323,9 @@ static void query_qp_progress(VroceState *s, const struct vr_qp_info *qp,
     info->state_since = marks->state;
     info->has_sq_next = true;
     info->sq_next = qp->sq_next;
-    info->has_sq_unrung = vr_peek_sq(s->engine, qp->qpn, &info->sq_unrung);
+    info->has_sq_unrung = *counted < MAX_UNRUNG_OF_ALL &&
+        vr_peek_sq(s->engine, qp->qpn, &info->sq_unrung);
+    *counted += info->sq_unrung;
     info->has_rq_posted = vr_peek_rq(s->engine, qp->qpn, &info->rq_posted);
     info->has_retry_count = info->has_rnr_retry_count = true;
     info->retry_count = qp->retry_cnt;
@@ -333,7 +341,8 @@ static void query_qp_progress(VroceState *s, const struct vr_qp_info *qp,
     info->error = query_qp_error(marks);
 }
 
-static VroceQp *query_qp(VroceState *s, const struct vr_qp_info *qp)
+static VroceQp *query_qp(VroceState *s, const struct vr_qp_info *qp,
+                         uint32_t *counted)
 {
     VroceQp *info = g_new0(VroceQp, 1);
 
@@ -374,7 +383,7 @@ static VroceQp *query_qp(VroceState *s, const struct vr_qp_info *qp)
     info->has_last_rule = qp->last_rule != VROCE_RULE_NONE;
     info->last_rule = qp->last_rule;
     info->last_rule_text = format_rule(qp->last_rule);
-    query_qp_progress(s, qp, info);
+    query_qp_progress(s, qp, info, counted);
     return info;
 }
 
@@ -384,13 +393,14 @@ VroceQpList *qmp_x_query_vroce_qp(const char *path, bool has_qpn, uint32_t qpn,
     VroceState *s = find_vroce(path, errp);
     VroceQpList *list = NULL, **tail = &list;
     struct vr_qp_info qp;
+    uint32_t counted = 0;
 
     if (!s) {
         return NULL;
     }
     for (uint32_t i = 0; i < s->cfg.num_qps; i++) {
         if ((!has_qpn || i == qpn) && vr_query_qp(s->engine, i, &qp)) {
-            QAPI_LIST_APPEND(tail, query_qp(s, &qp));
+            QAPI_LIST_APPEND(tail, query_qp(s, &qp, &counted));
         }
     }
     if (has_qpn && !list) {

@@ -6,7 +6,7 @@
  */
 #include "vr_transport.h"
 
-/* What is behind the last doorbell, at most. */
+/* What is counted behind the last doorbell, at most. */
 #define MAX_UNRUNG 1024
 
 static bool peek_record(struct vr_engine *e, const struct vr_pages *ring,

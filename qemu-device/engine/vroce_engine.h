@@ -346,7 +346,7 @@ bool vr_peek_cq(struct vr_engine *e, uint32_t cqn, uint32_t *consumer);
 /* Index behind the last receive posted to a QP, or to an SRQ. */
 bool vr_peek_rq(struct vr_engine *e, uint32_t qpn, uint32_t *producer);
 bool vr_peek_srq(struct vr_engine *e, uint32_t srqn, uint32_t *producer);
-/* Send WQEs that are written, but for which no doorbell was rung. */
+/* Send WQEs, up to 1024, that are written but for which no doorbell was rung. */
 bool vr_peek_sq(struct vr_engine *e, uint32_t qpn, uint32_t *unrung);
 
 /*

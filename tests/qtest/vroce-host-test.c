@@ -12,7 +12,7 @@
 #include "qobject/qlist.h"
 #include "hw/net/e1000_regs.h"
 #include "hw/pci/pci_regs.h"
-#include "vroce-card.h"
+#include "vroce-driver.h"
 
 /* ----------------------------------------------------------------- IOMMU */
 
@@ -181,6 +181,48 @@ static void test_query_errors(void)
     card_stop(c);
 }
 
+/* However much the guest has written, a command ends: it reads so much. */
+static void test_query_unrung(void)
+{
+    const uint32_t log = 10, units = 1 << log, all = 65536;
+    Driver d = driver_start("");
+    uint64_t ring = card_alloc(d.c, units * VROCE_SQ_UNIT);
+    uint32_t counted = 0, absent = 0;
+    const QListEntry *entry;
+    QDict *reply;
+    Qp unused;
+    struct vroce_create_qp_in in = qp_request(&d, &unused, VROCE_QPT_RC);
+
+    in.buf = contiguous(ring, units * VROCE_SQ_UNIT);
+    in.sq_log_units = log;
+    in.rq_log_entries = VROCE_NO_QUEUE;
+    for (uint32_t i = 0; i < units; i++) {
+        struct vroce_wqe_ctrl ctrl = { .units = 1, .index = cpu_to_le16(i) };
+
+        qtest_memwrite(d.c->qts, ring + i * VROCE_SQ_UNIT, &ctrl,
+                       sizeof(ctrl));
+    }
+    /* They share the ring. */
+    for (uint32_t i = 0; i < all / units + 1; i++) {
+        card_create(d.c, VROCE_CMD_CREATE_QP, &in, sizeof(in));
+    }
+    reply = qtest_qmp(d.c->qts, "{ 'execute': 'x-query-vroce-qp', "
+                      "'arguments': { 'path': 'card' } }");
+    QLIST_FOREACH_ENTRY(qdict_get_qlist(reply, "return"), entry) {
+        QDict *qp = qobject_to(QDict, qlist_entry_obj(entry));
+
+        if (qdict_haskey(qp, "sq-unrung")) {
+            counted += qdict_get_int(qp, "sq-unrung");
+        } else {
+            absent++;
+        }
+    }
+    g_assert_cmpuint(counted, ==, all);
+    g_assert_cmpuint(absent, ==, 1);
+    qobject_unref(reply);
+    driver_stop(&d);
+}
+
 /* Each rule has its event, with what a person needs to find the mistake. */
 static void test_misuse_event(void)
 {
@@ -315,6 +357,7 @@ void add_host_tests(void)
     qtest_add_func("/vroce/host/backpressure", test_backpressure);
     qtest_add_func("/vroce/management/query", test_query);
     qtest_add_func("/vroce/management/query-errors", test_query_errors);
+    qtest_add_func("/vroce/management/query-unrung", test_query_unrung);
     qtest_add_func("/vroce/management/misuse-event", test_misuse_event);
     qtest_add_func("/vroce/management/misuse-stop", test_misuse_stop);
 }
