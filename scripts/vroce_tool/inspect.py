@@ -68,6 +68,7 @@ COLUMNS = {
         "LIMIT": lambda s, q: q["limit"] or "-",
         "QPS": lambda s, q: q["users"],
         "LAST POST": lambda s, q: _ago(s, q, "last-post"),
+        "ERROR": lambda s, q: "yes" if q.get("error") else "-",
     },
     "mr": {
         "KEY": lambda s, m: f"{m['key']:#x}",

@@ -18,7 +18,7 @@ CONNECTED = ("RC", "UC")
 QP_CODES = {"error", "rnr", "ack", "sqd", "turn", "unknown", "doorbell",
             "init", "refused"}
 # What is not over by itself.
-ENDS = {"error", "cq-error"}
+ENDS = {"error", "cq-error", "srq-error"}
 # Between two tries, a QP that waits on RNR waits for an acknowledgement, and
 # one that waits for that for its turn: the first of these says the most.
 TELLING = {"error": 3, "rnr": 2, "ack": 1}
@@ -119,6 +119,7 @@ class View:
                 found += self.of_card(state)
                 found += self.of_qps(state)
                 found += self.of_cqs(state)
+                found += self.of_srqs(state)
                 found += self.of_eqs(state)
         told = {key for reason in found for key in reason.covers}
         return [reason for reason in found if reason.key not in told]
@@ -232,7 +233,7 @@ class View:
             "masked with an interrupt pending: the driver does not hear of "
             + (" and ".join(users) or "it"))
 
-    # -------------------------------------------------------------- EQ and CQ
+    # --------------------------------------------------------- EQ, CQ and SRQ
 
     def of_eqs(self, state):
         for eq in state.all("eq"):
@@ -288,6 +289,14 @@ class View:
                     f"the last came "
                     f"{self.when(state, cq, 'last-completion')}: {words}",
                     (cq.get("consumer"),), covers)
+
+    @staticmethod
+    def of_srqs(state):
+        return [Reason(state.number, "srq-error", srq["srqn"],
+                       f"{name('SRQ', srq['srqn'], state)} is in error, and "
+                       "each QP with it that needs a receive: its doorbell "
+                       "record or a work request is wrong")
+                for srq in state.all("srq") if srq.get("error")]
 
     @staticmethod
     def when(state, entry, member):

@@ -248,8 +248,7 @@ void expect_same(Driver *d, uint64_t a, uint64_t b, uint32_t len)
 
 /* ------------------------------------------------------------ connection */
 
-/* Entry 0 of the GID table becomes card_gid. */
-static void set_gid(Driver *d)
+void set_gid(Driver *d)
 {
     struct vroce_set_gid_in in = {
         .vlan = cpu_to_le16(VROCE_NO_VLAN), .valid = 1,

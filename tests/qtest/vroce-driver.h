@@ -55,6 +55,8 @@ void modify_qp(Driver *d, const Qp *qp, uint32_t mask,
                struct vroce_qp_attr attr);
 /* An Ethernet QP that sends and is the netdev's. */
 Qp create_eth_qp(Driver *d);
+/* Entry 0 of the GID table becomes card_gid. */
+void set_gid(Driver *d);
 /* Bring qp to RTS, its peer being a QP of this card, which has its GID. */
 void connect_qp(Driver *d, const Qp *qp, const Qp *peer);
 /* Two RC QPs in RTS, connected with each other; sets up the card's GID. */

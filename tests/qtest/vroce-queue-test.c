@@ -6,6 +6,8 @@
  */
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "qobject/qdict.h"
+#include "qobject/qlist.h"
 #include "vroce-driver.h"
 
 /* ------------------------------------------------------------- objects */
@@ -356,6 +358,53 @@ static void test_bad_wqe(void)
     driver_stop(&d);
 }
 
+static void expect_srq(Driver *d, uint32_t srqn, bool error, uint32_t posted)
+{
+    QDict *reply = qtest_qmp(d->c->qts, "{ 'execute': 'x-query-vroce-srq', "
+                             "'arguments': { 'path': 'card', 'srqn': %u } }",
+                             srqn);
+    QList *srqs = qdict_get_qlist(reply, "return");
+    QDict *srq = qobject_to(QDict, qlist_peek(srqs));
+
+    g_assert_true(qdict_get_bool(srq, "error") == error);
+    g_assert_cmpint(qdict_get_int(srq, "posted"), ==, posted);
+    qobject_unref(reply);
+}
+
+/* A shared receive queue with a wrong record is in error, and shown so. */
+static void test_bad_srq(void)
+{
+    Driver d = driver_start("");
+    uint64_t size = 1ull << (RQ_LOG + RQ_LOG_STRIDE);
+    uint64_t ring = card_alloc(d.c, size + sizeof(struct vroce_db_record));
+    struct vroce_create_srq_in srq = {
+        .buf = contiguous(ring, size + sizeof(struct vroce_db_record)),
+        .rec_off = cpu_to_le32(size), .pdn = cpu_to_le32(d.pdn),
+        .log_entries = RQ_LOG, .log_stride = RQ_LOG_STRIDE,
+    };
+    uint32_t srqn = card_create(d.c, VROCE_CMD_CREATE_SRQ, &srq, sizeof(srq));
+    Qp a = create_qp(&d, VROCE_QPT_RC), b;
+    struct vroce_create_qp_in in = qp_request(&d, &b, VROCE_QPT_RC);
+
+    in.srqn = cpu_to_le32(srqn);
+    in.rq_log_entries = VROCE_NO_QUEUE;
+    b.qpn = card_create(d.c, VROCE_CMD_CREATE_QP, &in, sizeof(in));
+    set_gid(&d);
+    connect_qp(&d, &a, &b);
+    connect_qp(&d, &b, &a);
+    expect_srq(&d, srqn, false, 0);
+
+    /* One more than it holds. */
+    qtest_writel(d.c->qts, ring + size, (1 << RQ_LOG) + 1);
+    expect_srq(&d, srqn, false, (1 << RQ_LOG) + 1);
+    post_send(&d, &a, VROCE_WQE_SEND, 1, NULL, 0, ring, 8);
+    ring_sq(&d, &a);
+    g_assert_cmpint(poll_cq(&d, &d.cq).status, ==, VROCE_WCS_REM_OP_ERR);
+    expect_srq(&d, srqn, true, (1 << RQ_LOG) + 1);
+    g_assert_cmpuint(card_misuse(d.c, VROCE_RULE_RQ_RECORD), ==, 1);
+    driver_stop(&d);
+}
+
 /* Nothing that lies in a ring, and no doorbell, harms QEMU. */
 static void test_nonsense(void)
 {
@@ -398,6 +447,7 @@ void add_queue_tests(void)
     qtest_add_func("/vroce/queues/foreign-page", test_foreign_page);
     qtest_add_func("/vroce/queues/events", test_events);
     qtest_add_func("/vroce/queues/bad-wqe", test_bad_wqe);
+    qtest_add_func("/vroce/queues/bad-srq", test_bad_srq);
     qtest_add_func("/vroce/queues/nonsense", test_nonsense);
     qtest_add_func("/vroce/ethernet/tx", test_eth_tx);
     qtest_add_func("/vroce/ethernet/rx", test_eth_rx);

@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from vroce_tool.guest import CARD, RXE  # noqa: E402
+from vroce_tool.inspect import COLUMNS  # noqa: E402
 from vroce_tool.reasons import View  # noqa: E402
 from vroce_tool.snapshot import State  # noqa: E402
 
@@ -47,7 +48,9 @@ def guest(number, *objects, status="running", **changes):
         "gid": {0: {"index": 0, "gid": f"::ffff:10.77.0.{number}"}},
         "qp": {entry["qpn"]: entry for entry in objects if "qpn" in entry},
         "cq": {entry["cqn"]: entry for entry in objects if "cqn" in entry},
-        "eq": {}, "srq": {}}
+        "srq": {entry["srqn"]: entry for entry in objects
+                if "qpn" not in entry and "srqn" in entry},
+        "eq": {}}
     return state
 
 
@@ -151,6 +154,21 @@ class Sentences(unittest.TestCase):
         self.says([guest(1, queue)],
                   "CQ 1 (guest 1): 1 completion unread, the last came just "
                   "now: its event waits for more of them (MODIFY_CQ)")
+
+    def test_a_shared_receive_queue_in_error(self):
+        srq = {"srqn": 4, "producer": 9, "consumer": 3, "error": False}
+        broken = {**srq, "error": True}
+        other = self.peer(state="err", srqn=4, **{
+            "state-since": NOW - 2 * SECOND,
+            "last-rule-text": "rq-record: beyond the ring"})
+        self.says([guest(1, srq)])
+        self.says([guest(1, broken, other)],
+                  "QP 22 (guest 1) is in err for 2.0 s: by rule rq-record: "
+                  "beyond the ring",
+                  "SRQ 4 (guest 1) is in error, and each QP with it that needs "
+                  "a receive: its doorbell record or a work request is wrong")
+        self.assertEqual([COLUMNS["srq"]["ERROR"](None, entry)
+                          for entry in (srq, broken)], ["-", "yes"])
 
     def test_what_the_card_itself_does_not_know(self):
         one = self.waiting(wait="unknown", **{"waits-for": "nothing"})
