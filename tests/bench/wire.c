@@ -96,16 +96,7 @@ int main(int argc, char **argv)
 {
     static const uint16_t mtus[] = { 256, 1024, 4096 };
     struct sink sink = { 0 };
-    struct fakehost *h;
-    struct drv *d;
-    struct drv_cq cq;
-    struct gmem mem;
-    struct drv_mr mr;
-    struct drv_qp qp;
-    struct drv_qp_init init = {
-        .type = VROCE_QPT_RC, .sq_log = 2, .rq_log = 2, .max_recv_sge = 1,
-        .scq = &cq, .rcq = &cq,
-    };
+    struct drv_end end;
     struct drv_conn c;
     double seconds = argc == 2 ? g_ascii_strtod(argv[1], NULL) : 0;
 
@@ -113,32 +104,21 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s SECONDS\n", argv[0]);
         return 2;
     }
-    h = fh_new(NULL, 1);
-    h->opaque = &sink;
-    h->frame_tx = frame_tx;
-    d = drv_new(h, 1);
-    drv_cq_create(d, &cq, 4, NULL);
-    gmem_init(&mem, h, MEM, 1, 12, 0);
-    drv_mr_create(d, &mr, &mem, IOVA,
-                  VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_READ);
-    drv_qp_create(d, &qp, &init);
+    drv_end_init(&end, 1, IOVA, MEM);
+    end.h->opaque = &sink;
+    end.h->frame_tx = frame_tx;
     drv_conn_init(&c);
-    c.dest_qpn = qp.qpn;
-    drv_av(d, 2, 0, &c.av);
+    c.dest_qpn = end.qp.qpn;
+    drv_av(end.d, 2, 0, &c.av);
     c.av.dgid[15] ^= 0x80;      /* nobody's: by way of the wire */
-    drv_qp_connect(&qp, &c);
+    drv_qp_connect(&end.qp, &c);
     for (uint32_t i = 0; i < G_N_ELEMENTS(mtus); i++) {
         struct vr_sp sp;
 
-        make_sp(&sp, h, &qp, mr.key, mtus[i]);
-        transmit(h, &sink, &sp, seconds);
+        make_sp(&sp, end.h, &end.qp, end.mr.key, mtus[i]);
+        transmit(end.h, &sink, &sp, seconds);
         receive(&sink, mtus[i], seconds);
     }
-    drv_qp_destroy(&qp);
-    drv_mr_destroy(&mr);
-    gmem_fini(&mem);
-    drv_cq_destroy(&cq);
-    drv_free(d);
-    fh_free(h);
+    drv_end_fini(&end);
     return 0;
 }

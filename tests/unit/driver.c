@@ -611,6 +611,46 @@ void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c)
     }
 }
 
+void drv_qp_connect_pair(struct drv_qp qp[2], uint32_t node)
+{
+    struct drv_conn c;
+
+    drv_conn_init(&c);
+    drv_av(qp->d, node, 0, &c.av);
+    for (int i = 0; i < 2; i++) {
+        c.dest_qpn = qp[!i].qpn;
+        drv_qp_connect(&qp[i], &c);
+    }
+}
+
+void drv_end_init(struct drv_end *end, uint32_t node, uint64_t iova,
+                  uint64_t len)
+{
+    const struct drv_qp_init init = {
+        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 5, .max_recv_sge = 1,
+        .scq = &end->cq, .rcq = &end->cq,
+    };
+
+    end->h = fh_new(NULL, node);
+    end->d = drv_new(end->h, node);
+    drv_cq_create(end->d, &end->cq, 8, NULL);
+    gmem_init(&end->mem, end->h, len, 1, 12, 0);
+    drv_mr_create(end->d, &end->mr, &end->mem, iova,
+                  VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE |
+                  VROCE_ACCESS_REMOTE_READ | VROCE_ACCESS_REMOTE_ATOMIC);
+    drv_qp_create(end->d, &end->qp, &init);
+}
+
+void drv_end_fini(struct drv_end *end)
+{
+    drv_qp_destroy(&end->qp);
+    drv_mr_destroy(&end->mr);
+    gmem_fini(&end->mem);
+    drv_cq_destroy(&end->cq);
+    drv_free(end->d);
+    fh_free(end->h);
+}
+
 /* The segment behind the control segment; returns its length. */
 static uint32_t segment(const struct drv_qp *qp, const struct drv_wr *wr,
                         uint8_t *to)

@@ -158,6 +158,23 @@ int drv_try_modify(struct drv_qp *qp, uint8_t state, const struct drv_conn *c,
 int drv_try_restart(struct drv_qp *qp);
 /* RESET to RTS. */
 void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c);
+/* Two QPs of the device of that node, with each other, by the defaults. */
+void drv_qp_connect_pair(struct drv_qp qp[2], uint32_t node);
+
+/* One end of a connection: a device with a CQ, a region, an RC QP in RESET. */
+struct drv_end {
+    struct fakehost *h;
+    struct drv *d;
+    struct drv_cq cq;
+    struct gmem mem;
+    struct drv_mr mr;
+    struct drv_qp qp;
+};
+
+/* The region begins at iova and has all rights. */
+void drv_end_init(struct drv_end *end, uint32_t node, uint64_t iova,
+                  uint64_t len);
+void drv_end_fini(struct drv_end *end);
 
 /* Write a WQE; false when the ring is full. Rung by drv_ring(). */
 bool drv_post_send(struct drv_qp *qp, const struct drv_wr *wr);

@@ -9,12 +9,7 @@
 #define MESSAGES 8
 
 struct node {
-    struct fakehost *h;
-    struct drv *d;
-    struct drv_cq cq;
-    struct gmem mem;
-    struct drv_mr mr;
-    struct drv_qp qp;
+    struct drv_end end;
     GPtrArray *sent;            /* frames, as GBytes */
 };
 
@@ -26,22 +21,10 @@ static bool frame_tx(void *opaque, const uint8_t *frame, size_t len)
 
 static void node_init(struct node *n, uint32_t number)
 {
-    const struct drv_qp_init init = {
-        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 5, .max_recv_sge = 1,
-        .scq = &n->cq, .rcq = &n->cq,
-    };
-
     n->sent = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
-    n->h = fh_new(NULL, number);
-    n->h->opaque = n;
-    n->h->frame_tx = frame_tx;
-    n->d = drv_new(n->h, number);
-    drv_cq_create(n->d, &n->cq, 6, NULL);
-    gmem_init(&n->mem, n->h, MEM, 1, 12, 0);
-    drv_mr_create(n->d, &n->mr, &n->mem, IOVA,
-                  VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE |
-                  VROCE_ACCESS_REMOTE_READ);
-    drv_qp_create(n->d, &n->qp, &init);
+    drv_end_init(&n->end, number, IOVA, MEM);
+    n->end.h->opaque = n;
+    n->end.h->frame_tx = frame_tx;
 }
 
 static void node_connect(struct node *n, const struct node *peer,
@@ -50,19 +33,14 @@ static void node_connect(struct node *n, const struct node *peer,
     struct drv_conn c;
 
     drv_conn_init(&c);
-    c.dest_qpn = peer->qp.qpn;
-    drv_av(peer->d, peer_number, 0, &c.av);
-    drv_qp_connect(&n->qp, &c);
+    c.dest_qpn = peer->end.qp.qpn;
+    drv_av(peer->end.d, peer_number, 0, &c.av);
+    drv_qp_connect(&n->end.qp, &c);
 }
 
 static void node_fini(struct node *n)
 {
-    drv_qp_destroy(&n->qp);
-    drv_mr_destroy(&n->mr);
-    gmem_fini(&n->mem);
-    drv_cq_destroy(&n->cq);
-    drv_free(n->d);
-    fh_free(n->h);
+    drv_end_fini(&n->end);
     g_ptr_array_unref(n->sent);
 }
 
@@ -73,7 +51,7 @@ static void deliver(struct node *from, struct node *to)
         gsize len;
         const uint8_t *frame = g_bytes_get_data(from->sent->pdata[i], &len);
 
-        fh_receive(to->h, frame, len);
+        fh_receive(to->end.h, frame, len);
     }
     g_ptr_array_set_size(from->sent, 0);
 }
@@ -83,7 +61,7 @@ static uint32_t completions(struct node *n)
     struct vroce_cqe cqe;
     uint32_t num = 0;
 
-    while (drv_poll(&n->cq, &cqe)) {
+    while (drv_poll(&n->end.cq, &cqe)) {
         g_assert_cmpint(cqe.status, ==, VROCE_WCS_SUCCESS);
         num++;
     }
@@ -94,13 +72,13 @@ static void post(struct node *a, struct node *b, uint8_t opcode)
 {
     const struct drv_wr wr = {
         .opcode = opcode, .flags = VROCE_WQE_SIGNALED, .num_sge = 1,
-        .sge[0] = { IOVA, 64, a->mr.key }, .remote_addr = IOVA,
-        .rkey = b->mr.key,
+        .sge[0] = { IOVA, 64, a->end.mr.key }, .remote_addr = IOVA,
+        .rkey = b->end.mr.key,
     };
 
     for (uint32_t i = 0; i < MESSAGES; i++) {
-        g_assert_true(drv_post_send(&a->qp, &wr));
-        drv_ring(&a->qp);
+        g_assert_true(drv_post_send(&a->end.qp, &wr));
+        drv_ring(&a->end.qp);
     }
 }
 
@@ -118,10 +96,10 @@ static uint32_t answers(uint8_t opcode, bool burst)
     g_assert_cmpuint(a.sent->len, ==, MESSAGES);
 
     if (burst) {
-        fh_burst(b.h, true);
+        fh_burst(b.end.h, true);
         deliver(&a, &b);
         g_assert_cmpuint(b.sent->len, ==, 0);
-        fh_burst(b.h, false);
+        fh_burst(b.end.h, false);
     } else {
         deliver(&a, &b);
     }
@@ -151,10 +129,10 @@ static void test_reset(void)
     struct node n;
 
     node_init(&n, 1);
-    fh_burst(n.h, true);
-    fh_reset(n.h);
-    n.d->gone = true;
-    fh_burst(n.h, false);
+    fh_burst(n.end.h, true);
+    fh_reset(n.end.h);
+    n.end.d->gone = true;
+    fh_burst(n.end.h, false);
     g_assert_cmpuint(n.sent->len, ==, 0);
     node_fini(&n);
 }

@@ -47,7 +47,6 @@ static void setup(struct fixture *f, const void *unused)
         .scq = &f->cq, .rcq = &f->cq,
     };
     struct vr_config cfg;
-    struct drv_conn c;
 
     few_of_all(&cfg);
     f->h = fh_new(&cfg, 1);
@@ -56,15 +55,10 @@ static void setup(struct fixture *f, const void *unused)
     drv_cq_create(f->d, &f->cq, 6, NULL);
     gmem_init(&f->mem, f->h, 65536, 1, 12, 0);
     drv_mr_create(f->d, &f->mr, &f->mem, IOVA, VROCE_ACCESS_LOCAL_WRITE);
-    drv_conn_init(&c);
-    drv_av(f->d, 1, 0, &c.av);
     for (int i = 0; i < 2; i++) {
         drv_qp_create(f->d, &f->qp[i], &init);
     }
-    for (int i = 0; i < 2; i++) {
-        c.dest_qpn = f->qp[!i].qpn;
-        drv_qp_connect(&f->qp[i], &c);
-    }
+    drv_qp_connect_pair(f->qp, 1);
     gmem_init(&f->ring, f->h, 65536, 1, 12, 0);
     g_assert_cmpint(fh_command(f->h, VROCE_CMD_QUERY_DEVICE, NULL, 0, &f->told,
                                sizeof(f->told), NULL), ==, VROCE_OK);

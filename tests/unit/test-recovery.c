@@ -14,54 +14,29 @@
 #define PSN   0xfffff0u
 
 struct world {
-    struct fakehost *h;
-    struct drv *d;
-    struct drv_cq cq;
-    struct gmem mem;
-    struct drv_mr mr;
-    struct drv_qp qp;
+    struct drv_end end;
     struct vr_qp *vq;
 };
 
 static void world_init(struct world *w, uint8_t timeout)
 {
-    struct drv_qp_init init = {
-        .type = VROCE_QPT_RC, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
-        .scq = &w->cq, .rcq = &w->cq,
-    };
     struct drv_conn conn;
 
-    w->h = fh_new(NULL, 1);
-    w->d = drv_new(w->h, 1);
-    drv_cq_create(w->d, &w->cq, 8, NULL);
-    gmem_init(&w->mem, w->h, MEM, 1, 12, 0);
-    drv_mr_create(w->d, &w->mr, &w->mem, IOVA, VROCE_ACCESS_LOCAL_WRITE |
-                  VROCE_ACCESS_REMOTE_WRITE);
-    drv_qp_create(w->d, &w->qp, &init);
+    drv_end_init(&w->end, 1, IOVA, MEM);
     drv_conn_init(&conn);
-    drv_av(w->d, 1, 0, &conn.av);
+    drv_av(w->end.d, 1, 0, &conn.av);
     conn.av.dgid[15] ^= 0x40;   /* out to the wire */
     conn.dest_qpn = PEER_QPN;
     conn.sq_psn = conn.rq_psn = PSN;
     conn.timeout = timeout;
-    drv_qp_connect(&w->qp, &conn);
-    w->vq = vr_qp_get(w->h->e, w->qp.qpn);
-    fh_advance(w->h, 10 * MS);
-}
-
-static void world_fini(struct world *w)
-{
-    drv_qp_destroy(&w->qp);
-    drv_mr_destroy(&w->mr);
-    gmem_fini(&w->mem);
-    drv_cq_destroy(&w->cq);
-    drv_free(w->d);
-    fh_free(w->h);
+    drv_qp_connect(&w->end.qp, &conn);
+    w->vq = vr_qp_get(w->end.h->e, w->end.qp.qpn);
+    fh_advance(w->end.h, 10 * MS);
 }
 
 static uint32_t count(const struct world *w, enum vroce_counter counter)
 {
-    return vr_counters(w->h->e)[counter];
+    return vr_counters(w->end.h->e)[counter];
 }
 
 static struct vr_sp packet(uint8_t op, uint32_t off)
@@ -78,11 +53,11 @@ static void rx_send(struct world *w, uint32_t n)
     struct vr_sp sp = packet(VR_OP_SEND, n);
 
     sp.flags |= VR_SP_ACKREQ;
-    w->h->entered = true;
-    w->h->e->now = w->h->now;
-    vr_resp_rx(w->h->e, w->h->e, w->vq, &sp);
-    vr_run(w->h->e, VR_RUN_BUDGET, w->h->now);
-    w->h->entered = false;
+    w->end.h->entered = true;
+    w->end.h->e->now = w->end.h->now;
+    vr_resp_rx(w->end.h->e, w->end.h->e, w->vq, &sp);
+    vr_run(w->end.h->e, VR_RUN_BUDGET, w->end.h->now);
+    w->end.h->entered = false;
 }
 
 /* A NAK: the n-th of our packets is missing. */
@@ -91,11 +66,11 @@ static void rx_nak(struct world *w, uint32_t n)
     struct vr_sp sp = packet(VR_OP_ACK, n);
 
     sp.syndrome = VR_SYN_NAK_PSN;
-    w->h->entered = true;
-    w->h->e->now = w->h->now;
-    vr_comp_rx(w->h->e, w->h->e, w->vq, &sp);
-    vr_run(w->h->e, VR_RUN_BUDGET, w->h->now);
-    w->h->entered = false;
+    w->end.h->entered = true;
+    w->end.h->e->now = w->end.h->now;
+    vr_comp_rx(w->end.h->e, w->end.h->e, w->vq, &sp);
+    vr_run(w->end.h->e, VR_RUN_BUDGET, w->end.h->now);
+    w->end.h->entered = false;
 }
 
 static void recv(struct world *w, uint32_t n)
@@ -103,7 +78,7 @@ static void recv(struct world *w, uint32_t n)
     struct drv_wr wr = { 0 };
 
     while (n--) {
-        g_assert_true(drv_post_recv(&w->qp, &wr));
+        g_assert_true(drv_post_recv(&w->end.qp, &wr));
     }
 }
 
@@ -123,7 +98,7 @@ static void test_few_naks(void)
     /* The 1st behind the gap, the 33rd and the 97th. */
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 3);
 
-    fh_advance(w.h, MS);        /* its answer may be lost, or the packet again */
+    fh_advance(w.end.h, MS);    /* its answer may be lost, or it again */
     rx_send(&w, psn++);
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 4);
     rx_send(&w, psn);
@@ -136,12 +111,12 @@ static void test_few_naks(void)
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 5);
 
     /* It has gone back further: a NAK, and an answer to each that asks. */
-    sent = w.h->frames_sent;
+    sent = w.end.h->frames_sent;
     rx_send(&w, 0);
     rx_send(&w, 1);
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 6);
-    g_assert_cmpuint(w.h->frames_sent, ==, sent + 2);
-    world_fini(&w);
+    g_assert_cmpuint(w.end.h->frames_sent, ==, sent + 2);
+    drv_end_fini(&w.end);
 }
 
 /* Behind an RNR NAK all is ignored, in whatever order it comes. */
@@ -153,21 +128,21 @@ static void test_rnr_behind(void)
     world_init(&w, 14);
     rx_send(&w, 0);
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_RNR_NAK), ==, 1);
-    sent = w.h->frames_sent;
+    sent = w.end.h->frames_sent;
     rx_send(&w, 3);
     rx_send(&w, 1);
     rx_send(&w, 2);
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 0);
-    g_assert_cmpuint(w.h->frames_sent, ==, sent);
+    g_assert_cmpuint(w.end.h->frames_sent, ==, sent);
 
     /* Its timer has run out, and what it sent again was lost in part. */
-    fh_advance(w.h, 2 * MS);
+    fh_advance(w.end.h, 2 * MS);
     rx_send(&w, 1);
     g_assert_cmpuint(count(&w, VROCE_CNT_TX_PSN_NAK), ==, 1);
     recv(&w, 4);
     rx_send(&w, 0);
     g_assert_cmpuint(w.vq->resp.psn, ==, vr_psn_add(PSN, 4));
-    world_fini(&w);
+    drv_end_fini(&w.end);
 }
 
 static void post_send(struct world *w, uint64_t wr_id)
@@ -177,9 +152,9 @@ static void post_send(struct world *w, uint64_t wr_id)
         .flags = VROCE_WQE_SIGNALED,
     };
 
-    g_assert_true(drv_post_send(&w->qp, &wr));
-    drv_ring(&w->qp);
-    fh_settle(w->h, 1000);
+    g_assert_true(drv_post_send(&w->end.qp, &wr));
+    drv_ring(&w->end.qp);
+    fh_settle(w->end.h, 1000);
 }
 
 /* A peer that misses the same packet for ever, and no timeout that ends it. */
@@ -200,17 +175,17 @@ static void test_endless_naks(void)
     g_assert_cmpuint(w.vq->req.retries_left, ==, 6);
     /* They cannot mean more packets than there are. */
     g_assert_cmpuint(w.vq->req.arrived, <=, 4);
-    g_assert_false(drv_poll(&w.cq, &cqe));
-    for (naks = 0; !drv_poll(&w.cq, &cqe); naks++) {
+    g_assert_false(drv_poll(&w.end.cq, &cqe));
+    for (naks = 0; !drv_poll(&w.end.cq, &cqe); naks++) {
         g_assert_cmpuint(naks, <, 20);
-        fh_advance(w.h, 10 * MS);
+        fh_advance(w.end.h, 10 * MS);
         rx_nak(&w, 0);
     }
     g_assert_cmpuint(naks, >=, 7);
     g_assert_cmpint(cqe.status, ==, VROCE_WCS_RETRY_EXC_ERR);
     g_assert_cmpuint(count(&w, VROCE_CNT_RETRY_EXCEEDED), ==, 1);
     g_assert_cmpuint(count(&w, VROCE_CNT_RETRANSMITTED), >=, 7);
-    world_fini(&w);
+    drv_end_fini(&w.end);
 }
 
 /* An acknowledgement in between gives all retries back. */
@@ -226,16 +201,16 @@ static void test_nak_progress(void)
     }
     for (n = 0; n < 12; n++) {
         for (int again = 0; again < 3; again++) {
-            fh_advance(w.h, 10 * MS);
+            fh_advance(w.end.h, 10 * MS);
             rx_nak(&w, n);
         }
     }
     for (n = 0; n < 11; n++) {
-        g_assert_true(drv_poll(&w.cq, &cqe));
+        g_assert_true(drv_poll(&w.end.cq, &cqe));
         g_assert_cmpint(cqe.status, ==, VROCE_WCS_SUCCESS);
     }
-    g_assert_false(drv_poll(&w.cq, &cqe));
-    world_fini(&w);
+    g_assert_false(drv_poll(&w.end.cq, &cqe));
+    drv_end_fini(&w.end);
 }
 
 int main(int argc, char **argv)

@@ -20,8 +20,6 @@ struct fixture {
 
 static void setup(struct fixture *f, const void *limit)
 {
-    struct drv_conn c;
-
     f->h = fh_new(NULL, 1);
     f->d = drv_new(f->h, 1);
     drv_eq_create(f->d, &f->async_eq, 4, 0, true);
@@ -37,12 +35,7 @@ static void setup(struct fixture *f, const void *limit)
 
         drv_qp_create(f->d, &f->qp[i], &init);
     }
-    drv_conn_init(&c);
-    drv_av(f->d, 1, 0, &c.av);
-    for (int i = 0; i < 2; i++) {
-        c.dest_qpn = f->qp[!i].qpn;
-        drv_qp_connect(&f->qp[i], &c);
-    }
+    drv_qp_connect_pair(f->qp, 1);
 }
 
 static void teardown(struct fixture *f, const void *limit)
