@@ -260,7 +260,6 @@ static uint64_t run_invalidate(const struct scenario *sc,
     struct sim *s = sim_new(p, link, sc->name);
     struct drv_mr mr;
     struct pair pair;
-    uint64_t digest;
     struct drv_wr wr;
 
     pair_init(&pair, s, VROCE_QPT_RC);
@@ -286,11 +285,8 @@ static uint64_t run_invalidate(const struct scenario *sc,
     sim_pass(s, SEC);
     sim_check(s, pair_cqe(&pair, 0, 2 * INV_ROUNDS)->status ==
               VROCE_WCS_REM_ACCESS_ERR);
-    digest = pair_digest(&pair);
     drv_mr_destroy(&mr);
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
+    return pair_finish(&pair);
 }
 
 static void tune_invalidate(struct sim_params *p)

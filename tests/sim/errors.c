@@ -336,7 +336,6 @@ static uint64_t run_zero(const struct scenario *sc, const struct sim_params *p,
     };
     struct sim *s = sim_new(p, link, sc->name);
     struct pair pair;
-    uint64_t digest;
 
     pair_init(&pair, s, VROCE_QPT_RC);
     s->opaque = &pair;
@@ -353,10 +352,7 @@ static uint64_t run_zero(const struct scenario *sc, const struct sim_params *p,
     for (uint32_t k = 0; k < 4; k++) {
         sim_check(s, pair_cqe(&pair, 0, k)->status == VROCE_WCS_SUCCESS);
     }
-    digest = pair_digest(&pair);
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
+    return pair_finish(&pair);
 }
 
 /* ------------------------------------------------------------- fence */
@@ -378,7 +374,6 @@ static uint64_t run_fence(const struct scenario *sc, const struct sim_params *p,
     struct sim *s = sim_new(p, link, sc->name);
     uint8_t want[FENCE_LEN], have[FENCE_LEN];
     struct pair pair;
-    uint64_t digest;
 
     pair_init(&pair, s, VROCE_QPT_RC);
     s->opaque = &pair;
@@ -404,10 +399,7 @@ static uint64_t run_fence(const struct scenario *sc, const struct sim_params *p,
         gmem_read(&pair.mem[1], (k + 16) * 65536, have, FENCE_LEN);
         sim_check(s, !memcmp(want, have, FENCE_LEN));
     }
-    digest = pair_digest(&pair);
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
+    return pair_finish(&pair);
 }
 
 static void tune_fence(struct sim_params *p)

@@ -269,7 +269,7 @@ static uint64_t rnr_exceeded(const struct scenario *sc,
     struct sim *s = sim_new(p, link, sc->name);
     struct pair pair;
     struct drv_wr wr;
-    uint64_t took, digest;
+    uint64_t took;
 
     pair_init(&pair, s, VROCE_QPT_RC);
     s->opaque = &pair;
@@ -288,10 +288,7 @@ static uint64_t rnr_exceeded(const struct scenario *sc,
     sim_check(s, took <= retries * (wait + 100 * US) + 100 * US);
     sim_check(s, vr_counters(s->node[1].h->e)[VROCE_CNT_TX_RNR_NAK] ==
               retries + 1u);
-    digest = pair_digest(&pair);
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
+    return pair_finish(&pair);
 }
 
 static uint64_t run_rnr_exceeded(const struct scenario *sc,

@@ -111,3 +111,12 @@ uint64_t pair_digest(struct pair *p)
     }
     return digest;
 }
+
+uint64_t pair_finish(struct pair *p)
+{
+    uint64_t digest = pair_digest(p);
+
+    pair_fini(p);
+    sim_free(p->s);
+    return digest;
+}

@@ -31,5 +31,7 @@ void pair_recv(struct pair *p, int side, const struct drv_wr *wr);
 /* Completion k of a side; fails the run when there is none. */
 const struct vroce_cqe *pair_cqe(struct pair *p, int side, uint32_t k);
 uint64_t pair_digest(struct pair *p);
+/* The run is over: ends the pair and the simulation, returns the digest. */
+uint64_t pair_finish(struct pair *p);
 
 #endif /* SIM_PAIR_H */

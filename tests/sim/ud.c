@@ -213,7 +213,6 @@ static uint64_t run_ud_case(const struct scenario *sc,
     struct sim *s = sim_new(p, link, sc->name);
     struct pair pair;
     struct drv_wr wr;
-    uint64_t digest;
     uint16_t rule;
 
     sim_trace(s, "case %s", c->name);
@@ -245,10 +244,7 @@ static uint64_t run_ud_case(const struct scenario *sc,
         sim_check(s, pair_cqe(&pair, 0, 2)->status == VROCE_WCS_SUCCESS);
         sim_check(s, pair_cqe(&pair, 1, 0)->status == VROCE_WCS_SUCCESS);
     }
-    digest = pair_digest(&pair);
-    pair_fini(&pair);
-    sim_free(s);
-    return digest;
+    return pair_finish(&pair);
 }
 
 static uint64_t run_ud_errors(const struct scenario *sc,
