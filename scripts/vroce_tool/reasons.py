@@ -295,7 +295,7 @@ class View:
         return [Reason(state.number, "srq-error", srq["srqn"],
                        f"{name('SRQ', srq['srqn'], state)} is in error, and "
                        "each QP with it that needs a receive: its doorbell "
-                       "record or a work request is wrong")
+                       "record or a work request was wrong or not readable")
                 for srq in state.all("srq") if srq.get("error")]
 
     @staticmethod

@@ -166,7 +166,8 @@ class Sentences(unittest.TestCase):
                   "QP 22 (guest 1) is in err for 2.0 s: by rule rq-record: "
                   "beyond the ring",
                   "SRQ 4 (guest 1) is in error, and each QP with it that needs "
-                  "a receive: its doorbell record or a work request is wrong")
+                  "a receive: its doorbell record or a work request was wrong "
+                  "or not readable")
         self.assertEqual([COLUMNS["srq"]["ERROR"](None, entry)
                           for entry in (srq, broken)], ["-", "yes"])
 
