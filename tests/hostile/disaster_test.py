@@ -64,6 +64,11 @@ with memoryview(mmap.mmap(fd, 4096)).cast("I") as r:
     {statement}
 '""")
 
+    def boot(self):
+        """Boot it again, after its QEMU was killed."""
+        boot.boot(self.bench.lab, self.guest, 4 * PATIENCE)
+        self.bench.lab.read()
+
     def rebind(self):
         driver = "/sys/bus/pci/drivers/vroce"
         self.run(f"echo {self.bdf} > {driver}/unbind; "
@@ -246,8 +251,7 @@ def killed(bench):
     with nothing_left(bench):
         result = disturbed(bench, "write", SURVIVOR, lambda: boot.kill(
             bench.lab, victim.guest))
-        boot.boot(bench.lab, victim.guest, 4 * PATIENCE)
-        bench.lab.read()
+        victim.boot()
     return survivor_gave_up(result)
 
 
@@ -259,5 +263,4 @@ def killed_requester(bench):
         result = disturbed(bench, "read", VICTIM, lambda: boot.kill(
             bench.lab, victim.guest))
         responder_knew_nothing(result)
-        boot.boot(bench.lab, victim.guest, 4 * PATIENCE)
-        bench.lab.read()
+        victim.boot()
