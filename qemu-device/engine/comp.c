@@ -255,23 +255,25 @@ static void rnr_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t code)
         req->rnr_left--;
     }
     req->waiting_rnr = true;
+    req->num_gaps = 0;
     vr_go_back(e, qp);
     vr_timer_cancel(e, &req->retry_timer);
     vr_timer_set(e, &req->rnr_timer, e->now + rnr_timer[code] * 10000ull);
 }
 
-static void rx_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome)
+static void rx_nak(struct vr_engine *e, struct vr_qp *qp,
+                   const struct vr_sp *sp)
 {
     static const uint8_t status[] = {
         [VR_SYN_NAK_INVALID - VR_SYN_NAK_PSN] = VROCE_WCS_REM_INV_REQ_ERR,
         [VR_SYN_NAK_ACCESS - VR_SYN_NAK_PSN] = VROCE_WCS_REM_ACCESS_ERR,
         [VR_SYN_NAK_OP - VR_SYN_NAK_PSN] = VROCE_WCS_REM_OP_ERR,
     };
-    uint8_t code = syndrome - VR_SYN_NAK_PSN;
+    uint8_t code = sp->syndrome - VR_SYN_NAK_PSN;
 
-    if (syndrome == VR_SYN_NAK_PSN) {
+    if (sp->syndrome == VR_SYN_NAK_PSN) {
         vr_count(e, VROCE_CNT_RX_PSN_NAK, 1);
-        vr_sequence_error(e, qp, true);
+        vr_sequence_error(e, qp, sp);
         return;
     }
     vr_count(e, VROCE_CNT_RX_ERROR_NAK, 1);
@@ -292,18 +294,18 @@ static void rx_ack(struct vr_engine *e, struct vr_qp *qp,
     switch (VR_AETH_TYPE(sp->syndrome)) {
     case VR_AETH_ACK:
         if (!complete) {
-            vr_sequence_error(e, qp, false);
+            vr_sequence_error(e, qp, NULL);
         }
         break;
     case VR_AETH_RNR:
         if (!complete) {
-            vr_sequence_error(e, qp, false);
+            vr_sequence_error(e, qp, NULL);
         } else if (qp->req.una == sp->psn) {
             rnr_nak(e, qp, sp->syndrome & 0x1f);
         }
         break;
     case VR_AETH_NAK:
-        rx_nak(e, qp, sp->syndrome);
+        rx_nak(e, qp, sp);
         break;
     default:
         vr_sq_fail_head(e, qp, VROCE_WCS_BAD_RESP_ERR, 0);
@@ -558,7 +560,7 @@ static void rx_answer(struct vr_engine *e, struct vr_engine *from,
     if (!ack_before(e, qp, sp->psn) || qp->state == VROCE_QPS_ERR ||
         req->una != sp->psn || req->consumer == req->next) {
         if (qp->state != VROCE_QPS_ERR && !take_early(e, from, qp, sp)) {
-            vr_sequence_error(e, qp, false);
+            vr_sequence_error(e, qp, NULL);
         }
         return;
     }

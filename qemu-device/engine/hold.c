@@ -5,6 +5,9 @@
  * them is seen earlier. A requester that goes back sends them again in vain;
  * one of ours notices that it need not (recover.c). What is not kept was as
  * good as lost, so there may be little room, for one connection and for all.
+ *
+ * A requester of ours is told of each gap as soon as it is seen (gap.c), or it
+ * could close only one in a round trip.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,8 @@ struct vr_held {
 
 struct vr_hold {
     uint32_t base;              /* no packet before this PSN is held */
+    uint32_t end;               /* behind the highest that is */
+    uint32_t told;              /* the requester knows of the gaps before this */
     uint32_t num;
     struct vr_held *slot[VR_HOLD_PACKETS];      /* by PSN modulo this */
 };
@@ -26,6 +31,12 @@ struct vr_hold {
 static struct vr_held **slot_of(struct vr_hold *hold, uint32_t psn)
 {
     return &hold->slot[psn % VR_HOLD_PACKETS];
+}
+
+/* How many PSNs a request takes: those of its answer, if it is a READ. */
+static uint32_t span(const struct vr_sp *sp)
+{
+    return sp->op == VR_OP_READ_REQ ? vr_num_packets(sp->dma_len, sp->mtu) : 1;
 }
 
 static void drop(struct vr_engine *e, struct vr_hold *hold, uint32_t psn)
@@ -51,6 +62,16 @@ void vr_hold_clear(struct vr_engine *e, struct vr_qp *qp)
     qp->resp.hold = NULL;
 }
 
+static void limit_told(struct vr_hold *hold)
+{
+    if (vr_psn_diff(hold->told, hold->end) > 0) {
+        hold->told = hold->end;
+    }
+    if (vr_psn_diff(hold->told, hold->base) < 0) {
+        hold->told = hold->base;
+    }
+}
+
 /* Forget what lies before the expected PSN; nothing left: free all. */
 static void advance(struct vr_engine *e, struct vr_qp *qp)
 {
@@ -62,6 +83,7 @@ static void advance(struct vr_engine *e, struct vr_qp *qp)
         drop(e, hold, vr_psn_add(hold->base, i));
     }
     hold->base = psn;
+    limit_told(hold);
     if (!hold->num) {
         vr_hold_clear(e, qp);
     }
@@ -71,6 +93,7 @@ static struct vr_held *new_held(struct vr_engine *e, struct vr_hold *hold,
                                 const struct vr_sp *sp)
 {
     struct vr_held *h = malloc(sizeof(*h) + sp->payload.len);
+    uint32_t end = vr_psn_add(sp->psn, span(sp));
 
     if (h) {
         h->sp = *sp;
@@ -82,8 +105,21 @@ static struct vr_held *new_held(struct vr_engine *e, struct vr_hold *hold,
         *slot_of(hold, sp->psn) = h;
         hold->num++;
         e->held++;
+        if (vr_psn_diff(end, hold->end) > 0) {
+            hold->end = end;
+        }
     }
     return h;
+}
+
+static struct vr_hold *new_hold(uint32_t psn)
+{
+    struct vr_hold *hold = calloc(1, sizeof(*hold));
+
+    if (hold) {
+        hold->base = hold->end = hold->told = psn;
+    }
+    return hold;
 }
 
 static void add_packet(struct vr_engine *e, struct vr_engine *from,
@@ -114,11 +150,10 @@ void vr_hold_add(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
     struct vr_sp piece = *sp, rest;
 
     if (!resp->hold) {
-        resp->hold = calloc(1, sizeof(*resp->hold));
+        resp->hold = new_hold(resp->psn);
         if (!resp->hold) {
             return;
         }
-        resp->hold->base = resp->psn;
     }
     piece.mtu = qp->mtu;
     while (piece.npkt > 1) {
@@ -152,6 +187,62 @@ bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take)
         psn = qp->resp.psn;
     }
     return qp->resp.psn != first;
+}
+
+/* ----------------------------------------------------------------- gaps */
+
+/* Move told over what is there: to the next gap, or to the end. */
+static void skip_held(struct vr_hold *hold)
+{
+    const struct vr_held *h;
+
+    while (vr_psn_diff(hold->told, hold->end) < 0) {
+        h = *slot_of(hold, hold->told);
+        if (!h || h->sp.psn != hold->told) {
+            return;
+        }
+        hold->told = vr_psn_add(hold->told, span(&h->sp));
+    }
+}
+
+bool vr_hold_gap(struct vr_qp *qp)
+{
+    struct vr_hold *hold = qp->resp.hold;
+
+    if (!hold) {
+        return false;
+    }
+    skip_held(hold);
+    return vr_psn_diff(hold->told, hold->end) < 0;
+}
+
+/* The first packet held from psn on; there is one. */
+static uint32_t next_held(struct vr_hold *hold, uint32_t psn)
+{
+    while (!*slot_of(hold, psn)) {
+        psn = vr_psn_add(psn, 1);
+    }
+    return psn;
+}
+
+uint32_t vr_hold_name_gap(struct vr_qp *qp)
+{
+    struct vr_hold *hold = qp->resp.hold;
+    uint32_t psn = qp->resp.psn, start = 0, num = 0, last;
+
+    if (vr_hold_gap(qp)) {
+        start = vr_psn_diff(hold->told, psn);
+        hold->told = next_held(hold, hold->told);
+        limit_told(hold);
+        num = vr_psn_diff(hold->told, psn) - start;
+    }
+    /* What lies that far behind a READ cannot be named, and need not be. */
+    if (start + num >= VR_HOLD_PACKETS) {
+        start = num = 0;
+    }
+    last = hold ? vr_psn_diff(hold->end, psn) - 1 : 0;
+    return (last < VR_HOLD_PACKETS ? last : VR_HOLD_PACKETS - 1) << 16 |
+           start << 8 | num;
 }
 
 /* --------------------------------------------------------------- saving */
@@ -195,13 +286,14 @@ void vr_io_hold(struct vr_io *io, struct vr_engine *e, struct vr_qp *qp)
         return;
     }
     if (io->loading) {
-        qp->resp.hold = calloc(1, sizeof(*hold));
-        io->failed |= !qp->resp.hold || num >= VR_HOLD_PACKETS;
-        if (!io->failed) {
-            qp->resp.hold->base = qp->resp.psn;
-        }
+        hold = qp->resp.hold = new_hold(qp->resp.psn);
+        io->failed |= !hold || num >= VR_HOLD_PACKETS;
         for (uint32_t i = 0; i < num && !io->failed; i++) {
             load_packet(io, e, qp);
+        }
+        if (!io->failed) {
+            VR_IO(io, hold->told);
+            limit_told(hold);
         }
         return;
     }
@@ -213,4 +305,5 @@ void vr_io_hold(struct vr_io *io, struct vr_engine *e, struct vr_qp *qp)
             vr_io_bytes(io, h->bytes, h->sp.payload.len);
         }
     }
+    VR_IO(io, hold->told);
 }

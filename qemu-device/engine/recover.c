@@ -7,7 +7,7 @@
  * behind a gap: an acknowledgement then passes the cursor, which jumps. Once
  * that was seen, only what is likely to be missing is sent again, and then what
  * is new; the window opens wider meanwhile, for nothing can be acknowledged
- * before the gap is closed. Nothing of this shows on the wire but fewer packets.
+ * before the gap is closed. Those of ours also say what is missing: gap.c.
  */
 #include "vr_transport.h"
 
@@ -51,6 +51,9 @@ void vr_recover_sent(struct vr_engine *e, struct vr_qp *qp,
 {
     struct vr_req *req = &qp->req;
 
+    if (req->filling) {
+        return;                 /* see vr_recover_skip() */
+    }
     if (vr_psn_diff(sp->psn, req->sent) < 0) {
         /* Sent again: see resent_lately(). */
         if (vr_psn_diff(end_psn, req->sent) > 0) {
@@ -73,6 +76,7 @@ void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp)
     if (vr_psn_diff(req->una, req->again) >= 0) {
         req->back = req->again = req->una;
     }
+    vr_gap_closed(req);
     if (req->rtt_at && vr_psn_diff(req->una, req->rtt_psn) > 0) {
         round_trip_done(req, e->now);
     }
@@ -80,32 +84,42 @@ void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp)
 
 /* ---------------------------------------------------------- the cursor */
 
-/* Where sending goes on with what was never sent. */
-struct front {
+/* A place in the send queue. */
+struct place {
     uint32_t index, pkt;
     uint32_t left;              /* packets at least, from there on */
     uint32_t reads;             /* READs and atomics in flight before it */
 };
 
-static struct front find_front(const struct vr_qp *qp)
+/* Where the packet psn is sent; behind all that was sent, what comes next. */
+static struct place find_place(const struct vr_qp *qp, uint32_t psn)
 {
     const struct vr_req *req = &qp->req;
-    struct front f = { .index = req->consumer };
+    struct place p = { .index = req->consumer };
 
-    while (f.index != req->next) {
-        const struct vr_shadow *sh = vr_shadow_at(qp, f.index);
-        int32_t sent = vr_psn_diff(req->sent, sh->first_psn);
+    while (p.index != req->next) {
+        const struct vr_shadow *sh = vr_shadow_at(qp, p.index);
+        int32_t at = vr_psn_diff(psn, sh->first_psn);
 
-        if (sh->npsn ? sent < (int32_t)sh->npsn : !sh->done) {
-            f.pkt = sent > 0 ? sent : 0;
-            f.left = sh->npsn - f.pkt;
+        if (sh->npsn ? at < (int32_t)sh->npsn : !sh->done) {
+            p.pkt = at > 0 ? at : 0;
+            p.left = sh->npsn - p.pkt;
             break;
         }
-        f.reads += vr_op_is_read_or_atomic(sh->opcode);
-        f.index += sh->units;
+        p.reads += vr_op_is_read_or_atomic(sh->opcode);
+        p.index += sh->units;
     }
-    f.left += req->producer - f.index;
-    return f;
+    p.left += req->producer - p.index;
+    return p;
+}
+
+static void move_cursor(struct vr_qp *qp, uint32_t psn)
+{
+    struct place p = find_place(qp, psn);
+
+    qp->req.cur = p.index;
+    qp->req.cur_pkt = p.pkt;
+    qp->req.reads = p.reads;
 }
 
 /* Is psn what a NAK told of, and has it not been acknowledged since? */
@@ -133,6 +147,10 @@ int32_t vr_req_window(const struct vr_qp *qp)
     const struct vr_req *req = &qp->req;
     int32_t since = vr_psn_diff(req->una, req->gap), window;
 
+    if (req->peer_names) {
+        window = VR_WINDOW + req->arrived;
+        return window < VR_HOLD_PACKETS ? window : VR_HOLD_PACKETS;
+    }
     window = req->spacing && since >= 0 && since < LOSSY_PACKETS ?
              VR_LOSSY_WINDOW : VR_WINDOW;
     if (req->peer_keeps && in_pass(qp)) {
@@ -142,19 +160,28 @@ int32_t vr_req_window(const struct vr_qp *qp)
     return window < VR_HOLD_PACKETS ? window : VR_HOLD_PACKETS;
 }
 
-void vr_recover_skip(struct vr_qp *qp)
+void vr_recover_skip(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
-    struct front f;
+    uint32_t psn;
 
-    if (vr_psn_diff(vr_req_cur_psn(qp), req->skip) < 0) {
-        return;
+    if (req->skipping) {
+        struct vr_gap *gap = vr_gap_at(req, vr_psn_add(req->skip, VR_PSN_MASK));
+
+        if (vr_psn_diff(vr_req_cur_psn(qp), req->skip) < 0) {
+            return;
+        }
+        if (gap) {
+            gap->filled_at = e->now;
+        }
+        req->skipping = req->filling = false;
+        move_cursor(qp, req->sent);
     }
-    f = find_front(qp);
-    req->skipping = false;
-    req->cur = f.index;
-    req->cur_pkt = f.pkt;
-    req->reads = f.reads;
+    if (vr_psn_diff(vr_req_cur_psn(qp), req->sent) >= 0 &&
+        vr_gap_next(qp, &psn, &req->skip)) {
+        move_cursor(qp, psn);
+        req->skipping = req->filling = true;
+    }
 }
 
 /*
@@ -163,25 +190,32 @@ void vr_recover_skip(struct vr_qp *qp)
  * closes the gaps in the n packets sent again and gets to the next one: with
  * n = (in flight - spacing) / 2 as much as there is room for.
  */
-static void choose_pass(struct vr_qp *qp, bool first)
+static void choose_pass(struct vr_engine *e, struct vr_qp *qp, bool first)
 {
     struct vr_req *req = &qp->req;
+    struct vr_gap *gap = vr_gap_at(req, req->una);
     int32_t flight = vr_psn_diff(req->sent, req->una), n = 1;
+    int32_t widest = req->peer_names ? VR_HOLD_PACKETS : vr_req_window(qp);
 
     /* The packet behind what was sent again is missing too: not kept? */
-    if (req->skip == req->una) {
-        req->peer_keeps = false;
+    if (req->skip == req->una && !gap) {
+        vr_gap_forget(req);
     }
     req->skipping = req->peer_keeps;
     if (!req->skipping) {
+        req->num_gaps = 0;
         return;
     }
-    if (find_front(qp).left < ENOUGH_NEW || qp->state != VROCE_QPS_RTS ||
-        flight + VR_ACKREQ_PACKETS > vr_req_window(qp)) {
+    if (gap) {
+        n = vr_psn_diff(gap->psn, req->una) + gap->num;
+        gap->filled_at = e->now;
+    }
+    if (find_place(qp, req->sent).left < ENOUGH_NEW ||
+        qp->state != VROCE_QPS_RTS || flight + VR_ACKREQ_PACKETS > widest) {
         n += FOLLOWERS;
     }
     flight -= req->arrived;
-    if (first && flight > (int32_t)req->spacing) {
+    if (!req->peer_names && first && flight > (int32_t)req->spacing) {
         n += (flight - req->spacing) / 2;
     }
     req->skip = vr_psn_add(req->una, n);
@@ -202,7 +236,7 @@ void vr_go_back(struct vr_engine *e, struct vr_qp *qp)
     }
     req->reads = 0;
     req->unasked = 0;
-    req->by_nak = req->skipping = false;
+    req->by_nak = req->skipping = req->filling = false;
     req->rtt_at = 0;
     req->back = req->una;
     req->again = vr_psn_add(req->una, 1);
@@ -233,7 +267,7 @@ void vr_req_arm(struct vr_engine *e, struct vr_qp *qp)
         return;
     }
     req->timeout_at = e->now + t;
-    req->probe_after = req->rtt ? PROBE_MIN + PROBE_RTTS * req->rtt : 0;
+    req->probe_after = PROBE_MIN + PROBE_RTTS * round_trip(req);
     arm_next(e, req);
 }
 
@@ -279,12 +313,17 @@ static bool use_retry(struct vr_engine *e, struct vr_qp *qp)
  * so that what tells of its loss does not know? What was sent again went out
  * evenly between two known times.
  */
-static bool resent_lately(struct vr_engine *e, const struct vr_req *req,
+static bool resent_lately(struct vr_engine *e, struct vr_req *req,
                           uint32_t percent)
 {
+    const struct vr_gap *gap = vr_gap_at(req, req->una);
     int32_t off = vr_psn_diff(req->una, req->back);
     int32_t n = vr_psn_diff(req->again, req->back);
 
+    if (gap) {
+        return gap->filled_at &&
+               e->now - gap->filled_at < round_trip(req) * percent / 100;
+    }
     return off >= 0 && off < n &&
            e->now - req->back_at - (req->again_at - req->back_at) * off / n <
            round_trip(req) * percent / 100;
@@ -353,14 +392,18 @@ static void note_gap(struct vr_req *req)
     req->gap = req->una;
 }
 
-void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak)
+void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
+                       const struct vr_sp *nak)
 {
     struct vr_req *req = &qp->req;
     uint32_t in_flight = vr_psn_diff(req->sent, req->una);
-    bool first = !req->went_back;
+    bool first = !req->went_back, lately;
     uint64_t measured;
 
-    if (nak && in_pass(qp)) {
+    lately = resent_lately(e, req, nak ? 75 : 150);
+    if (nak && nak->flags & VR_SP_NAMES) {
+        vr_gap_learn(e, qp, nak);
+    } else if (nak && in_pass(qp)) {
         /* An answer to the next packet that asked for one. */
         req->arrived += req->asks_every;
         if (req->arrived > in_flight) {
@@ -371,8 +414,7 @@ void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak)
      * What else was in flight says the same for a round trip. A NAK that comes
      * late in it is believed, for there may be no other; that costs little.
      */
-    if (req->waiting_rnr || resent_lately(e, req, nak ? 75 : 150) ||
-        !begin_round(e, qp)) {
+    if (req->waiting_rnr || lately || !begin_round(e, qp)) {
         return;
     }
     if (!req->rtt && req->rtt_at) {
@@ -383,7 +425,7 @@ void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak)
     if (nak) {
         req->by_nak = true;
         note_gap(req);
-        choose_pass(qp, first);
+        choose_pass(e, qp, first);
     }
     if (first) {
         req->went_back = true;
@@ -409,6 +451,7 @@ void vr_qp_retry_timer(struct vr_engine *e, uint32_t qpn)
     vr_count(e, VROCE_CNT_ACK_TIMEOUT, 1);
     if (use_retry(e, qp)) {
         qp->req.went_back = false;
+        qp->req.num_gaps = 0;
         vr_go_back(e, qp);
         vr_req_arm(e, qp);
     }

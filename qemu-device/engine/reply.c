@@ -58,7 +58,6 @@ void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp)
     resp->nak_since = 0;
     resp->nak_at = e->now;
     resp->nak_sent = true;
-    vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
     vr_reply_ack(e, qp, VR_SYN_NAK_PSN, qp->resp.psn);
 }
 
@@ -283,6 +282,7 @@ static enum vr_turn serve_answers(struct vr_engine *e, struct vr_qp *qp,
     return VR_TURN_IDLE;
 }
 
+/* One acknowledgement; have_ack stays set while there are gaps to be named. */
 static void send_ack(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_resp *resp = &qp->resp;
@@ -291,6 +291,14 @@ static void send_ack(struct vr_engine *e, struct vr_qp *qp)
     answer_header(qp, &sp, VR_OP_ACK, resp->ack_syndrome, resp->ack_psn);
     sp.flags = VR_SP_FIRST | VR_SP_LAST;
     resp->have_ack = false;
+    if (resp->ack_syndrome == VR_SYN_NAK_PSN) {
+        vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
+        if (resp->names_gaps) {
+            sp.flags |= VR_SP_NAMES;
+            sp.msn = vr_hold_name_gap(qp);
+            resp->have_ack = vr_hold_gap(qp);
+        }
+    }
     send_answer(e, qp, &sp);
 }
 
@@ -299,13 +307,12 @@ enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
 {
     enum vr_turn turn = serve_answers(e, qp, budget);
 
-    if (turn != VR_TURN_IDLE || !qp->resp.have_ack) {
-        return turn;
+    while (turn == VR_TURN_IDLE && qp->resp.have_ack) {
+        if (!vr_tx_room(e, qp->loopback)) {
+            return vr_no_room(qp->loopback);
+        }
+        *budget -= VR_PACKET_COST;
+        send_ack(e, qp);
     }
-    if (!vr_tx_room(e, qp->loopback)) {
-        return vr_no_room(qp->loopback);
-    }
-    *budget -= VR_PACKET_COST;
-    send_ack(e, qp);
-    return VR_TURN_IDLE;
+    return turn;
 }

@@ -170,6 +170,7 @@ static void request_header(const struct vr_qp *qp, struct vr_sp *sp)
     *sp = (struct vr_sp) {
         .route = qp->route,
         .qp_type = qp->type,
+        .flags = qp->req.peer_keeps ? VR_SP_NAMES : 0,
         .mtu = qp->mtu,
         .sqpn = qp->qpn,
         .dqpn = le32toh(qp->attr.dest_qpn),
@@ -205,7 +206,7 @@ static enum step read_step(struct vr_engine *e, struct vr_qp *qp,
         return STEP_WAIT;
     }
     request_header(qp, &sp);
-    sp.flags = VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ;
+    sp.flags |= VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ;
     remote_address(w, &sp);
     if (sh->opcode == VROCE_WQE_READ) {
         uint64_t off = (uint64_t)req->cur_pkt * qp->mtu;
@@ -241,7 +242,7 @@ bool vr_req_reread(struct vr_engine *e, struct vr_qp *qp,
     request_header(qp, &sp);
     sp.psn = psn;
     sp.op = VR_OP_READ_REQ;
-    sp.flags = VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ;
+    sp.flags |= VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ;
     remote_address(&e->wqe, &sp);
     sp.va += off;
     sp.dma_len = sh->length - off;
@@ -394,8 +395,8 @@ static enum step req_step(struct vr_engine *e, struct vr_qp *qp,
         (req->failure.set && req->failure.index == req->cur)) {
         return STEP_WAIT;
     }
-    if (unlikely(req->skipping)) {
-        vr_recover_skip(qp);
+    if (unlikely(req->skipping || req->num_gaps)) {
+        vr_recover_skip(e, qp);
     }
     if (req->cur == req->next) {
         /* SQD finishes what it began and begins nothing, IBA 10.3.1.5. */

@@ -386,11 +386,13 @@ static void accept(struct vr_engine *e, struct vr_engine *from,
 /*
  * Packets behind a gap: kept, and answered by a NAK. IBA 9.7.5.1.3 has one for
  * each gap; were it lost, or what it asks for, only a timeout would help, so
- * that there may be others: see vr_reply_nak_due().
+ * that there may be others: see vr_reply_nak_due(). Whoever understands it is
+ * told of further gaps at once.
  */
 static void out_of_order(struct vr_engine *e, struct vr_engine *from,
                          struct vr_qp *qp, const struct vr_sp *sp)
 {
+    struct vr_resp *resp = &qp->resp;
     bool due = vr_reply_nak_due(e, qp, sp);
 
     vr_count(e, VROCE_CNT_RX_OUT_OF_SEQUENCE, sp->npkt);
@@ -399,6 +401,8 @@ static void out_of_order(struct vr_engine *e, struct vr_engine *from,
     }
     if (due) {
         vr_reply_nak(e, qp);
+    } else if (resp->names_gaps && !resp->rnr_sent && vr_hold_gap(qp)) {
+        vr_reply_ack(e, qp, VR_SYN_NAK_PSN, resp->psn);
     }
 }
 
@@ -452,6 +456,7 @@ void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
         }
         return;
     }
+    resp->names_gaps = sp->flags & VR_SP_NAMES;
     if (likely(d == 0)) {
         accept_next(e, from, qp, sp);
         return;

@@ -142,6 +142,18 @@ static bool indices_sane(const struct vr_qp *qp)
            next <= producer && cur <= next;
 }
 
+static void io_gaps(struct vr_io *io, struct vr_req *req)
+{
+    VR_IO(io, req->num_gaps);
+    io->failed |= req->num_gaps > VR_MAX_GAPS;
+    for (uint32_t i = 0; i < req->num_gaps && !io->failed; i++) {
+        VR_IO(io, req->gaps[i].psn);
+        VR_IO(io, req->gaps[i].num);
+        VR_IO(io, req->gaps[i].filled_at);
+        io->failed |= req->gaps[i].num >= VR_HOLD_PACKETS;
+    }
+}
+
 static void io_req(struct vr_io *io, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
@@ -163,6 +175,9 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     VR_IO(io, req->by_nak);
     VR_IO(io, req->skipping);
     VR_IO(io, req->peer_keeps);
+    VR_IO(io, req->peer_names);
+    VR_IO(io, req->filling);
+    io_gaps(io, req);
     VR_IO(io, req->skip);
     VR_IO(io, req->back);
     VR_IO(io, req->again);
@@ -358,6 +373,7 @@ static void io_resp(struct vr_io *io, struct vr_resp *resp)
     VR_IO(io, resp->nak_at);
     VR_IO(io, resp->nak_since);
     VR_IO(io, resp->nak_after);
+    VR_IO(io, resp->names_gaps);
     VR_IO(io, resp->established);
     VR_IO(io, resp->flush_srq);
     VR_IO(io, resp->have_ack);

@@ -268,6 +268,8 @@ enum vroce_rule vr_rq_take(struct vr_engine *e, struct vr_qp *qp,
 
 /* Packets of READ answers that may come before their turn, on one QP. */
 #define VR_EARLY_PACKETS 1024
+/* Gaps that a requester remembers; others wait until they are the oldest. */
+#define VR_MAX_GAPS     8
 
 /* What is kept of a send WQE from its first packet to its completion. */
 struct vr_shadow {
@@ -288,6 +290,12 @@ struct vr_failure {
     uint16_t rule;
     uint32_t index, end;        /* free-running unit index of the WQE, behind it */
     uint64_t wr_id;
+};
+
+/* Packets that the peer says it is missing, see gap.c. */
+struct vr_gap {
+    uint32_t psn, num;
+    uint64_t filled_at;         /* they were sent again, ns; 0: not yet */
 };
 
 /*
@@ -311,7 +319,11 @@ struct vr_req {
     bool went_back;             /* and nothing was acknowledged since */
     bool by_nak;                /* it went back because of a NAK */
     bool skipping;              /* what is sent again ends at skip */
-    bool peer_keeps;            /* the peer keeps what arrives behind a gap */
+    bool peer_keeps;            /* the peer keeps what arrives behind a gap … */
+    bool peer_names;            /* … and says where there are more gaps: */
+    bool filling;               /* skipping, because of one of these */
+    uint8_t num_gaps;
+    struct vr_gap gaps[VR_MAX_GAPS];
     uint32_t skip;
     uint32_t back, again;       /* PSNs sent again, the second not among them … */
     uint64_t back_at, again_at; /* … and when, ns */
@@ -356,6 +368,7 @@ struct vr_resp {
     uint32_t nak_since;         /* … packets behind it that came since … */
     uint32_t nak_after;         /* … so many allow the next; 0: none was sent */
     struct vr_hold *hold;       /* what came behind the gap, or NULL */
+    bool names_gaps;            /* the requester understands VR_SP_NAMES */
     bool established;           /* COMM_EST was raised */
     bool flush_srq;             /* ERR: LAST_WQE_REACHED is still due */
     bool have_ack;              /* to be sent by the scheduler: */

@@ -62,6 +62,7 @@ enum vr_op {
 #define VR_SP_INV       (1u << 3)   /* last packet: carries inv_key */
 #define VR_SP_SOLICITED (1u << 4)   /* last packet */
 #define VR_SP_ACKREQ    (1u << 5)   /* last packet */
+#define VR_SP_NAMES     (1u << 6)   /* names gaps (NAK), understands it (request) */
 
 enum vr_payload_kind {
     VR_PAYLOAD_NONE,
@@ -99,7 +100,7 @@ struct vr_sp {
     uint32_t dqpn;
     uint32_t psn;               /* of the first packet */
     uint32_t npkt;
-    uint32_t msn;               /* AETH */
+    uint32_t msn;               /* AETH; a NAK with VR_SP_NAMES: struct vr_gap_name */
     uint32_t qkey;              /* DETH */
     uint32_t rkey;              /* RETH, AtomicETH */
     uint32_t dma_len;           /* RETH */

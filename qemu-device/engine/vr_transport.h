@@ -149,8 +149,9 @@ bool vr_req_reread(struct vr_engine *e, struct vr_qp *qp,
 void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
 /* Send again all from una on. */
 void vr_go_back(struct vr_engine *e, struct vr_qp *qp);
-/* Packets from una on are missing at one side or the other; nak: at the peer. */
-void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp, bool nak);
+/* Packets from una on are missing: at the peer, as nak says, or here (NULL). */
+void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
+                       const struct vr_sp *nak);
 /* Something is asked for again: uses up a retry, but one only until una moves. */
 bool vr_recover_begin(struct vr_engine *e, struct vr_qp *qp);
 /* After a time as long as this, ns, an answer is missing. */
@@ -167,8 +168,24 @@ void vr_recover_sent(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp, uint32_t end_psn);
 void vr_recover_acked(struct vr_engine *e, struct vr_qp *qp);
 void vr_learn_keeping(struct vr_qp *qp, uint32_t psn);
-/* With req.skipping: on to what is new, when enough was sent again. */
-void vr_recover_skip(struct vr_qp *qp);
+/*
+ * With req.skipping: on to what is new, when enough was sent again. Then, if a
+ * gap waits to be filled, there.
+ */
+void vr_recover_skip(struct vr_engine *e, struct vr_qp *qp);
+
+/* gap.c */
+/* Take over what a NAK with VR_SP_NAMES says of packets behind una. */
+void vr_gap_learn(struct vr_engine *e, struct vr_qp *qp,
+                  const struct vr_sp *nak);
+/* The gap that psn lies in, or NULL. */
+struct vr_gap *vr_gap_at(struct vr_req *req, uint32_t psn);
+/* The next gap to be filled: its first packet, and behind its last. */
+bool vr_gap_next(const struct vr_qp *qp, uint32_t *psn, uint32_t *end);
+/* una has moved: forget the gaps before it. */
+void vr_gap_closed(struct vr_req *req);
+/* The peer does not keep what arrives behind a gap after all. */
+void vr_gap_forget(struct vr_req *req);
 
 /* resp.c */
 void vr_resp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
@@ -210,6 +227,10 @@ void vr_hold_add(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
  */
 bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take);
 void vr_hold_clear(struct vr_engine *e, struct vr_qp *qp);
+/* Is there a gap before what is held that was not named yet? */
+bool vr_hold_gap(struct vr_qp *qp);
+/* The MSN field of a NAK that names it, if there is one: see gap.c. */
+uint32_t vr_hold_name_gap(struct vr_qp *qp);
 
 /* rq.c */
 void vr_recv_cqe(struct vr_engine *e, struct vr_qp *qp, struct vr_recv *recv,

@@ -28,6 +28,10 @@ static const uint8_t ext_len[EXT_NUM] = { 8, 16, 28, 4, 8, 4, 4 };
 #define OPCODE_CNP      0x81
 #define CNP_PAYLOAD     16      /* bytes of zero, IBA annex A17.9.4 */
 
+/* BTH byte 8; the second is one of those that IBA 9.2.5 reserves. */
+#define BTH_ACKREQ      0x80
+#define BTH_NAMES       0x01
+
 #define ONLY    (VR_SP_FIRST | VR_SP_LAST)
 #define CAN(c)  (1u << CLASS_##c)
 
@@ -132,7 +136,8 @@ static void put_bth(uint8_t *p, const struct vr_sp *sp, uint32_t i,
     vr_put16(p + 2, VR_PKEY);
     p[4] = sp->op == VR_OP_CNP ? 0x40 /* BECN */ : 0;
     vr_put24(p + 5, sp->dqpn);
-    p[8] = last && sp->flags & VR_SP_ACKREQ ? 0x80 : 0;
+    p[8] = (last && sp->flags & VR_SP_ACKREQ ? BTH_ACKREQ : 0) |
+           (sp->flags & VR_SP_NAMES ? BTH_NAMES : 0);
     vr_put24(p + 9, vr_psn_add(sp->psn, i));
 }
 
@@ -459,7 +464,8 @@ static int parse_transport(const uint8_t *bth, size_t len, struct vr_sp *sp)
                   bth[0] >> 5 == CLASS_UC ? VROCE_QPT_UC : VROCE_QPT_UD;
     sp->op = op->op;
     sp->flags = op->flags | (bth[1] & 0x80 ? VR_SP_SOLICITED : 0) |
-                (bth[8] & 0x80 ? VR_SP_ACKREQ : 0);
+                (bth[8] & BTH_ACKREQ ? VR_SP_ACKREQ : 0) |
+                (bth[8] & BTH_NAMES ? VR_SP_NAMES : 0);
     sp->payload.bytes = parse_ext(bth + VR_BTH_LEN, sp, ext);
     sp->payload.len = len - hdr_len - pad;
     sp->payload.kind = sp->payload.len ? VR_PAYLOAD_BYTES : VR_PAYLOAD_NONE;

@@ -17,6 +17,7 @@ SCENARIOS = ("lossy", "storm", "chaos", "rnr")
 # Time, nodes, packet, QP, PSN, then what its AETH says and what became of it.
 PACKET = re.compile(r"^ +\d+\.\d{3} us  n\d+ > n-?\d+  [A-Z ]+ qp \d+ "
                     r"psn 0x[0-9a-f]{6}( (ack|RNR \d+|NAK \w+|AETH \d+))?"
+                    r"(, up to \+\d+( but \d+ at \+\d+)?)?"
                     r"(, (lost|corrupted|twice|late))*$")
 FATES = ("lost", "corrupted", "twice", "late")
 

@@ -46,6 +46,17 @@ const char *syndrome_name(int16_t syndrome, char buf[24])
     return buf;
 }
 
+/* The gap that a NAK names, and the last packet that is there: engine/gap.c. */
+static const char *named_gap(const struct sim_packet *p, char buf[40])
+{
+    if (p->syndrome != 0x60 || !p->names) {
+        return "";
+    }
+    snprintf(buf, 40, p->msn & 0xff ? ", up to +%u but %u at +%u" :
+             ", up to +%u", p->msn >> 16, p->msn & 0xff, p->msn >> 8 & 0xff);
+    return buf;
+}
+
 /* ------------------------------------------------------------ arrivals */
 
 /* Something on its way to a node. */
@@ -165,7 +176,7 @@ static bool chance(struct sim *s, double p)
 static uint32_t draw_fate(struct sim *s, const struct sim_packet *p)
 {
     uint32_t fate = s->filter ? s->filter(s, p) : 0;
-    char buf[24];
+    char buf[24], gap[40];
 
     s->packets++;
     if (p->to == VROCE_NONE || s->node[p->from].dead || s->node[p->to].dead ||
@@ -176,9 +187,10 @@ static uint32_t draw_fate(struct sim *s, const struct sim_packet *p)
     fate |= chance(s, s->p.dup) ? FATE_TWICE : 0;
     fate |= chance(s, s->p.reorder) ? FATE_LATE : 0;
     s->dropped += fate & FATE_LOST ? 1 : 0;
-    sim_trace(s, "n%u > n%d  %-15s qp %u psn 0x%06x%s%s%s%s%s", p->from,
+    sim_trace(s, "n%u > n%d  %-15s qp %u psn 0x%06x%s%s%s%s%s%s", p->from,
               (int)p->to, packet_name(p->opcode), p->dqpn, p->psn,
-              syndrome_name(p->syndrome, buf), fate & FATE_LOST ? ", lost" : "",
+              syndrome_name(p->syndrome, buf), named_gap(p, gap),
+              fate & FATE_LOST ? ", lost" : "",
               fate & FATE_CORRUPT ? ", corrupted" : "",
               fate & FATE_TWICE ? ", twice" : "",
               fate & FATE_LATE ? ", late" : "");
@@ -233,6 +245,9 @@ static bool look(struct node *n, const uint8_t *frame, size_t len,
     p->opcode = frame[bth];
     if (has_aeth(p->opcode)) {
         p->syndrome = frame[bth + 12];
+        p->names = frame[bth + 8] & 1;
+        p->msn = frame[bth + 13] << 16 | frame[bth + 14] << 8 |
+                 frame[bth + 15];
     }
     p->dqpn = frame[bth + 5] << 16 | frame[bth + 6] << 8 | frame[bth + 7];
     p->psn = frame[bth + 9] << 16 | frame[bth + 10] << 8 | frame[bth + 11];
@@ -348,6 +363,8 @@ static bool sp_send(void *opaque, const struct vr_sp *sp)
 
         if (has_aeth(p.opcode)) {
             p.syndrome = sp->syndrome;
+            p.names = sp->flags & VR_SP_NAMES;
+            p.msn = sp->msn;
         }
         fate = draw_fate(s, &p);
 

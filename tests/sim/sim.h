@@ -52,6 +52,8 @@ struct sim_packet {
     uint32_t from, to;          /* node; to: VROCE_NONE when it leads nowhere */
     uint8_t opcode;             /* BTH */
     int16_t syndrome;           /* AETH; -1: it has none */
+    bool names;                 /* VR_SP_NAMES; a NAK says where a gap is: */
+    uint32_t msn;               /* AETH */
     uint32_t psn, dqpn;
     uint32_t len;               /* bytes of the frame, about */
 };

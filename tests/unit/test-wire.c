@@ -171,7 +171,8 @@ static void random_sp(GRand *r, const struct kind *k, bool v6, struct vr_sp *sp)
     sp->op = k->op;
     sp->flags = k->flags;
     if (k->op != VR_OP_CNP) {
-        sp->flags |= g_rand_int(r) & (VR_SP_SOLICITED | VR_SP_ACKREQ);
+        sp->flags |= g_rand_int(r) & (VR_SP_SOLICITED | VR_SP_ACKREQ |
+                                      VR_SP_NAMES);
     }
     sp->syndrome = g_rand_int(r);
     sp->mtu = 1024;
