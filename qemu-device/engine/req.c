@@ -391,8 +391,9 @@ static enum step req_step(struct vr_engine *e, struct vr_qp *qp,
     struct vr_req *req = &qp->req;
     struct vr_shadow *sh;
 
+    /* Nothing goes out behind a WQE that failed, even if it failed late. */
     if (req->waiting_rnr ||
-        (req->failure.set && req->failure.index == req->cur)) {
+        (req->failure.set && (int32_t)(req->cur - req->failure.index) >= 0)) {
         return STEP_WAIT;
     }
     if (unlikely(req->skipping || req->num_gaps)) {

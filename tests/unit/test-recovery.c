@@ -60,17 +60,22 @@ static void rx_send(struct world *w, uint32_t n)
     w->end.h->entered = false;
 }
 
+static void rx_answer(struct world *w, const struct vr_sp *sp)
+{
+    w->end.h->entered = true;
+    w->end.h->e->now = w->end.h->now;
+    vr_comp_rx(w->end.h->e, w->end.h->e, w->vq, sp);
+    vr_run(w->end.h->e, VR_RUN_BUDGET, w->end.h->now);
+    w->end.h->entered = false;
+}
+
 /* A NAK: the n-th of our packets is missing. */
 static void rx_nak(struct world *w, uint32_t n)
 {
     struct vr_sp sp = packet(VR_OP_ACK, n);
 
     sp.syndrome = VR_SYN_NAK_PSN;
-    w->end.h->entered = true;
-    w->end.h->e->now = w->end.h->now;
-    vr_comp_rx(w->end.h->e, w->end.h->e, w->vq, &sp);
-    vr_run(w->end.h->e, VR_RUN_BUDGET, w->end.h->now);
-    w->end.h->entered = false;
+    rx_answer(w, &sp);
 }
 
 static void recv(struct world *w, uint32_t n)
@@ -213,6 +218,42 @@ static void test_nak_progress(void)
     drv_end_fini(&w.end);
 }
 
+/*
+ * Behind a message whose bytes cannot be read is a WQE that cannot be read,
+ * and the peer does not answer: the card waits, instead of trying for ever.
+ */
+static void test_two_failures(void)
+{
+    static const uint8_t status[] = {
+        VROCE_WCS_SUCCESS, VROCE_WCS_LOC_PROT_ERR, VROCE_WCS_WR_FLUSH_ERR,
+    };
+    struct world w = { 0 };
+    struct drv_wr wr = { .opcode = VROCE_WQE_SEND, .wr_id = 1 };
+    struct vr_sp ack = packet(VR_OP_ACK, 0);
+    struct vroce_cqe cqe;
+
+    world_init(&w, 0);
+    post_send(&w, 0);
+    wr.num_sge = 1;
+    wr.sge[0].length = 5000;    /* by a key that is none */
+    g_assert_true(drv_post_send(&w.end.qp, &wr));
+    wr.opcode = 0x7f;           /* there is none */
+    wr.wr_id = 2;
+    g_assert_true(drv_post_send(&w.end.qp, &wr));
+    drv_ring(&w.end.qp);
+    fh_settle(w.end.h, 10);
+    g_assert_false(drv_poll(&w.end.cq, &cqe));
+
+    ack.syndrome = VR_SYN_ACK;
+    rx_answer(&w, &ack);
+    for (uint32_t i = 0; i < G_N_ELEMENTS(status); i++) {
+        g_assert_true(drv_poll(&w.end.cq, &cqe));
+        g_assert_cmpuint(le64toh(cqe.wr_id), ==, i);
+        g_assert_cmpint(cqe.status, ==, status[i]);
+    }
+    drv_end_fini(&w.end);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -220,5 +261,6 @@ int main(int argc, char **argv)
     g_test_add_func("/recovery/rnr-behind", test_rnr_behind);
     g_test_add_func("/recovery/endless-naks", test_endless_naks);
     g_test_add_func("/recovery/nak-progress", test_nak_progress);
+    g_test_add_func("/recovery/two-failures", test_two_failures);
     return g_test_run();
 }
