@@ -156,12 +156,13 @@ static int op_mem_rw(void *host, uint64_t iova, void *buf, uint32_t len,
                      bool write)
 {
     struct fakehost *h = host;
-    void *at = h->mem + (iova - FH_MEM_BASE);
+    void *at;
 
     g_assert_true(h->entered);
     if (fault_now(h) || reachable(h, iova, len) != len) {
         return -EFAULT;
     }
+    at = h->mem + (iova - FH_MEM_BASE);
     if (write) {
         memcpy(at, buf, len);
     } else {
