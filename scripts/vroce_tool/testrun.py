@@ -6,7 +6,7 @@ import json
 import os
 import time
 
-from . import hostpkgs, programs, setup
+from . import benchplot, hostpkgs, programs, setup
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .lab import Starter, up_options
@@ -122,7 +122,8 @@ def run_command(args):
             for name in filter(session.wants, suite.list(args.slow)):
                 print(f"    {name}")
         return 0
-    hostpkgs.ensure(args.yes)
+    # A test that lacks its program would be skipped.
+    hostpkgs.ensure(args.yes, hostpkgs.PACKAGES + benchplot.PACKAGES)
     suites = having_cases(suites, session)
     try:
         for suite in suites:
