@@ -23,7 +23,7 @@ struct vr_held {
 struct vr_hold {
     uint32_t base;              /* no packet before this PSN is held */
     uint32_t end;               /* behind the highest that is */
-    uint32_t told;              /* the requester knows of the gaps before this */
+    uint32_t told;              /* the requester knows the gaps before this */
     uint32_t num;
     struct vr_held *slot[VR_HOLD_PACKETS];      /* by PSN modulo this */
 };
@@ -225,10 +225,10 @@ static uint32_t next_held(struct vr_hold *hold, uint32_t psn)
     return psn;
 }
 
-uint32_t vr_hold_name_gap(struct vr_qp *qp)
+uint32_t vr_hold_name_gap(struct vr_qp *qp, uint32_t psn)
 {
     struct vr_hold *hold = qp->resp.hold;
-    uint32_t psn = qp->resp.psn, start = 0, num = 0, last;
+    uint32_t start = 0, num = 0, last;
 
     if (vr_hold_gap(qp)) {
         start = vr_psn_diff(hold->told, psn);

@@ -295,7 +295,7 @@ static void send_ack(struct vr_engine *e, struct vr_qp *qp)
         vr_count(e, VROCE_CNT_TX_PSN_NAK, 1);
         if (resp->names_gaps) {
             sp.flags |= VR_SP_NAMES;
-            sp.msn = vr_hold_name_gap(qp);
+            sp.msn = vr_hold_name_gap(qp, resp->ack_psn);
             resp->have_ack = vr_hold_gap(qp);
         }
     }

@@ -16,7 +16,7 @@
 #define VR_MAX_MTU          4096
 /* Packets in flight on one QP; what READs ask for counts too. */
 #define VR_WINDOW           128
-/* The same as long as packets get lost: what waits in queues delays recovery. */
+/* The same while packets get lost: what waits in queues delays recovery. */
 #define VR_LOSSY_WINDOW     64
 /* Packets behind a gap that a responder keeps, on one QP and on all. */
 #define VR_HOLD_PACKETS     256
@@ -127,8 +127,8 @@ void vr_comp_rx(struct vr_engine *e, struct vr_engine *from, struct vr_qp *qp,
 /* Complete what is done at the head of the send queue, in order. */
 void vr_sq_retire(struct vr_engine *e, struct vr_qp *qp);
 /* Post a send completion; it is written when signaled or in error. */
-void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp, const struct vr_failure *f,
-               uint32_t byte_len, bool signaled);
+void vr_sq_cqe(struct vr_engine *e, struct vr_qp *qp,
+               const struct vr_failure *f, uint32_t byte_len, bool signaled);
 /* Note that the WQE of f failed; reported as soon as it is the oldest. */
 void vr_req_fail(struct vr_engine *e, struct vr_qp *qp,
                  const struct vr_failure *f);
@@ -152,7 +152,7 @@ void vr_go_back(struct vr_engine *e, struct vr_qp *qp);
 /* Packets from una on are missing: at the peer, as nak says, or here (NULL). */
 void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
                        const struct vr_sp *nak);
-/* Something is asked for again: uses up a retry, but one only until una moves. */
+/* Something is asked for again: costs a retry, but only one until una moves. */
 bool vr_recover_begin(struct vr_engine *e, struct vr_qp *qp);
 /* After a time as long as this, ns, an answer is missing. */
 uint64_t vr_recover_patience(const struct vr_qp *qp);
@@ -200,14 +200,15 @@ void vr_reply_ack(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
 /* The expected packet is missing, but not what comes behind it. */
 void vr_reply_nak(struct vr_engine *e, struct vr_qp *qp);
 /*
- * Does sp, behind that gap or a duplicate, call for a NAK? For the first one, or
- * if the requester evidently has gone back and what is missing was lost again;
- * else only if it asks for an answer, and the last NAK is some while ago.
+ * Does sp, behind that gap or a duplicate, call for a NAK? For the first one,
+ * or if the requester evidently has gone back and what is missing was lost
+ * again; else only if it asks for an answer, and the last NAK is a while ago.
  */
 bool vr_reply_nak_due(struct vr_engine *e, struct vr_qp *qp,
                       const struct vr_sp *sp);
 /* Serve READ and atomic answers, then the acknowledgement, in this order. */
-enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp, int64_t *budget);
+enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
+                          int64_t *budget);
 /* A new READ or atomic; NULL: more than max_dest_rd_atomic are under way. */
 struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
                                 uint32_t npsn);
@@ -229,8 +230,8 @@ bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take);
 void vr_hold_clear(struct vr_engine *e, struct vr_qp *qp);
 /* Is there a gap before what is held that was not named yet? */
 bool vr_hold_gap(struct vr_qp *qp);
-/* The MSN field of a NAK that names it, if there is one: see gap.c. */
-uint32_t vr_hold_name_gap(struct vr_qp *qp);
+/* The MSN field of a NAK of psn that names it, if there is one: see gap.c. */
+uint32_t vr_hold_name_gap(struct vr_qp *qp, uint32_t psn);
 
 /* rq.c */
 void vr_recv_cqe(struct vr_engine *e, struct vr_qp *qp, struct vr_recv *recv,

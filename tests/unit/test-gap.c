@@ -128,6 +128,28 @@ static void test_responder(void)
     drv_end_fini(&w.end);
 }
 
+/* A NAK waits for the end of a burst, and the oldest gap becomes shorter. */
+static void test_burst(void)
+{
+    static const uint32_t come[] = { 2, 0 };
+    struct world w;
+
+    world_init(&w);
+    fh_burst(w.end.h, true);
+    for (size_t i = 0; i < G_N_ELEMENTS(come); i++) {
+        struct vr_sp sp = packet(&w, VR_OP_WRITE, come[i]);
+
+        sp.flags |= VR_SP_NAMES;
+        fh_deliver(w.end.h, w.end.h, &sp);
+    }
+    fh_burst(w.end.h, false);
+    fh_settle(w.end.h, 1000);
+    g_assert_cmphex(w.vq->resp.psn, ==, vr_psn_add(PSN, 1));
+    g_assert_cmpuint(w.num_sent, ==, 1);
+    assert_named(&w, 0, 0, 2, 1, 1);
+    drv_end_fini(&w.end);
+}
+
 /* What lies further away than a NAK can say is left out; nothing else is. */
 static void test_far(void)
 {
@@ -165,7 +187,7 @@ static void rx_answer(struct world *w, uint8_t syndrome, uint32_t n,
     receive(w, &sp);
 }
 
-/* What was sent is the n-th packet, and it offers to be told of gaps, or not. */
+/* What was sent is the n-th packet; it offers to be told of gaps, or not. */
 static void assert_sent(const struct world *w, uint32_t i, uint32_t n,
                         bool names)
 {
@@ -271,6 +293,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/gap/responder", test_responder);
+    g_test_add_func("/gap/burst", test_burst);
     g_test_add_func("/gap/far", test_far);
     g_test_add_func("/gap/requester", test_requester);
     g_test_add_func("/gap/nonsense", test_nonsense);
