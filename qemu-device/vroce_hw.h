@@ -851,7 +851,7 @@ enum vroce_rule {
 	VROCE_RULE_CMD_DMA		= 28,
 	VROCE_RULE_CMD_DOORBELL		= 29,	/* more commands than the ring holds */
 	VROCE_RULE_PAGE_LIST		= 30,	/* an entry is not valid or not aligned */
-	VROCE_RULE_REGISTER		= 31,	/* write to a register that is read-only or not there */
+	VROCE_RULE_REGISTER		= 31,	/* write to a read-only register, or to none */
 	VROCE_RULE_GID			= 32,	/* source GID index names no entry */
 	VROCE_RULE_EQ_OVERRUN		= 33,	/* more events than the EQ holds */
 	VROCE_RULE_RESERVED		= 34,	/* a reserved field is not zero */

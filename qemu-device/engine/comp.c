@@ -444,7 +444,7 @@ static struct vr_shadow *shadow_of(const struct vr_qp *qp, uint32_t psn)
     return NULL;
 }
 
-/* The first packet of sh before psn `end` that has not come; end: there is none. */
+/* First packet of sh before psn `end` that has not come; end: there is none. */
 static uint32_t first_missing(struct vr_req *req, const struct vr_shadow *sh,
                               uint32_t end)
 {

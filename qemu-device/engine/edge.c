@@ -120,7 +120,7 @@ static void edge_cut(struct vr_engine *e, const struct vr_sp *sp, uint32_t i)
     if (rule && rule != VROCE_RULE_NO_OBJECT) {
         struct vr_payload failed = sp->payload;
 
-        failed.off += (uint64_t)i * sp->mtu;    /* what is before has gone out */
+        failed.off += (uint64_t)i * sp->mtu;    /* those before have gone */
         vr_payload_failed(e, &failed, rule);
     }
 }

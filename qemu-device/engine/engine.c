@@ -115,7 +115,7 @@ struct vr_engine *vr_engine_new(const struct vr_config *cfg,
     e->host = host;
     e->gids = calloc(cfg->num_gids, sizeof(*e->gids));
     e->mr_variants = calloc(cfg->num_mrs, 1);
-    /* Number 0 stays free, so that a zeroed field names nothing; QP 1 is GSI. */
+    /* Number 0 stays free: a zeroed field names nothing. QP 1 is GSI. */
     if (!e->gids || !e->mr_variants || !vr_edge_init(e) ||
         !table_init(&e->qps, "QP", cfg->num_qps, 2) ||
         !table_init(&e->cqs, "CQ", cfg->num_cqs, 1) ||
@@ -410,7 +410,9 @@ void vr_moderation_timer(struct vr_engine *e, uint32_t vector)
 void vr_report(struct vr_engine *e, enum vr_report_kind kind, uint32_t number,
                uint64_t a, uint64_t b)
 {
-    struct vr_report report = { .kind = kind, .number = number, .a = a, .b = b };
+    struct vr_report report = {
+        .kind = kind, .number = number, .a = a, .b = b,
+    };
 
     if (e->ops->report) {
         e->ops->report(e->host, &report);

@@ -5,11 +5,11 @@
  * A NAK of IBA 9.7.5.1.3 tells of the oldest missing packet only: a requester
  * that does not want to send everything again closes one gap in a round trip.
  * Responders of ours tell of each gap when they see it (hold.c), if the
- * requester says that it understands: VR_SP_NAMES, a reserved bit of BTH, is set
- * in requests to a peer that has shown to keep what arrives behind a gap, and in
- * the NAKs that name one. PSN and syndrome of these are as ever. In their MSN
- * field are, as PSNs behind that of the NAK, the last packet that is there
- * (23:16) and where the gap begins (15:8), and its length (7:0), or 0.
+ * requester says that it understands: VR_SP_NAMES, a reserved bit of BTH, is
+ * set in requests to a peer that has shown to keep what arrives behind a gap,
+ * and in the NAKs that name one. PSN and syndrome of these are as ever. In
+ * their MSN field are, as PSNs behind that of the NAK, the last packet that is
+ * there (23:16) and where the gap begins (15:8), and its length (7:0), or 0.
  */
 #include "vr_transport.h"
 
@@ -57,7 +57,8 @@ static uint32_t missing(struct vr_req *req)
     return n;
 }
 
-void vr_gap_learn(struct vr_engine *e, struct vr_qp *qp, const struct vr_sp *nak)
+void vr_gap_learn(struct vr_engine *e, struct vr_qp *qp,
+                  const struct vr_sp *nak)
 {
     struct vr_req *req = &qp->req;
     uint32_t last = nak->msn >> 16, start = nak->msn >> 8 & 0xff;

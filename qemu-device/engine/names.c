@@ -110,7 +110,7 @@ static const struct {
     [VROCE_RULE_PAGE_LIST] = {
         "page-list", "an entry of a page list is not valid or not aligned" },
     [VROCE_RULE_REGISTER] = {
-        "register", "a write to a register that is read-only or not there" },
+        "register", "a write to a read-only register, or to none" },
     [VROCE_RULE_GID] = { "gid", "a source GID index names no entry" },
     [VROCE_RULE_EQ_OVERRUN] = {
         "eq-overrun", "more events than the EQ holds" },

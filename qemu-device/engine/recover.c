@@ -2,12 +2,13 @@
 /*
  * Going back: what the requester sends again, and when, IBA 9.7.5 and 9.7.6.
  *
- * A requester goes back to the oldest packet that is missing and sends all again
- * from there. Some responders, ours among them (hold.c), keep what arrives
- * behind a gap: an acknowledgement then passes the cursor, which jumps. Once
- * that was seen, only what is likely to be missing is sent again, and then what
- * is new; the window opens wider meanwhile, for nothing can be acknowledged
- * before the gap is closed. Those of ours also say what is missing: gap.c.
+ * A requester goes back to the oldest packet that is missing and sends all
+ * again from there. Some responders, ours among them (hold.c), keep what
+ * arrives behind a gap: an acknowledgement then passes the cursor, which jumps.
+ * Once that was seen, only what is likely to be missing is sent again, and then
+ * what is new; the window opens wider meanwhile, for nothing can be
+ * acknowledged before the gap is closed. Those of ours also say what is
+ * missing: gap.c.
  */
 #include "vr_transport.h"
 

@@ -16,7 +16,7 @@
 #define VR_MAX_MSG_SIZE         (1u << 30)
 #define VR_MAX_RD_ATOMIC        16
 #define VR_MIN_MTU              68      /* of the netdev, RFC 791 */
-#define VR_MAX_INLINE           432     /* what the largest WQE of a UD QP holds */
+#define VR_MAX_INLINE           432     /* in the largest WQE of a UD QP */
 #define VR_MAX_FAST_REG_PAGES   4096
 
 /* ------------------------------------------------------------- timer.c */
@@ -42,8 +42,9 @@ void vr_timer_set(struct vr_engine *e, struct vr_timer *t, uint64_t deadline);
 void vr_timer_cancel(struct vr_engine *e, struct vr_timer *t);
 /* Make idle and forget the pointer: before its owner is freed. */
 void vr_timer_remove(struct vr_engine *e, struct vr_timer *t);
-void vr_timer_init(struct vr_timer *t, enum vr_timer_kind kind, uint32_t number);
-/* Run all that are due at e->now; each calls the owner's function by its kind. */
+void vr_timer_init(struct vr_timer *t, enum vr_timer_kind kind,
+                   uint32_t number);
+/* Run all that are due at e->now: each calls its owner's function, by kind. */
 void vr_timers_run(struct vr_engine *e);
 
 /* --------------------------------------------------------------- mem.c */
@@ -165,7 +166,8 @@ enum vroce_rule vr_mr_atomic(struct vr_engine *e, uint32_t key, uint32_t pdn,
 /* FAST_REG and LOCAL_INV / SEND_INV work requests of a QP of this PD. */
 enum vroce_rule vr_mr_fast_reg(struct vr_engine *e, uint32_t pdn,
                                const struct vroce_wqe_fast_reg *seg);
-enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn, uint32_t key);
+enum vroce_rule vr_mr_invalidate(struct vr_engine *e, uint32_t pdn,
+                                 uint32_t key);
 
 /* ---------------------------------------------------------------- cq.c */
 
@@ -280,7 +282,7 @@ struct vr_shadow {
     uint64_t wr_id;
     uint8_t opcode, flags, units;
     bool done;                  /* local: executed; READ, atomic: answered */
-    uint64_t asked_again;       /* READ: for its missing packets, ns; 0: never */
+    uint64_t asked_again;       /* READ: for missing packets, ns; 0: never */
 };
 
 /* A WQE that failed here: reported when those before it have completed. */
@@ -288,7 +290,7 @@ struct vr_failure {
     bool set;
     uint8_t opcode, status;
     uint16_t rule;
-    uint32_t index, end;        /* free-running unit index of the WQE, behind it */
+    uint32_t index, end;        /* unit index, free-running: WQE, behind it */
     uint64_t wr_id;
 };
 
@@ -319,13 +321,13 @@ struct vr_req {
     bool went_back;             /* and nothing was acknowledged since */
     bool by_nak;                /* it went back because of a NAK */
     bool skipping;              /* what is sent again ends at skip */
-    bool peer_keeps;            /* the peer keeps what arrives behind a gap … */
+    bool peer_keeps;            /* peer keeps what arrives behind a gap … */
     bool peer_names;            /* … and says where there are more gaps: */
     bool filling;               /* skipping, because of one of these */
     uint8_t num_gaps;
     struct vr_gap gaps[VR_MAX_GAPS];
     uint32_t skip;
-    uint32_t back, again;       /* PSNs sent again, the second not among them … */
+    uint32_t back, again;       /* PSNs sent again: [back, again) … */
     uint64_t back_at, again_at; /* … and when, ns */
     uint32_t gap, spacing;      /* last gap's PSN; usual distance to the next */
     uint32_t arrived;           /* packets that the peer has behind the gap */
@@ -334,9 +336,9 @@ struct vr_req {
     uint64_t rtt_at;            /* … began at this time, ns; 0: none is */
     uint64_t rtt;               /* smoothed, ns; 0: not known yet */
     uint64_t timeout_at;        /* retry_timer: the answer is overdue, ns … */
-    uint64_t probe_after;       /* … or this long without one; 0: do not probe */
+    uint64_t probe_after;       /* … or this long without one; 0: no probe */
     uint64_t answered_again;    /* latest asked_again whose answer was seen */
-    uint64_t early[VR_EARLY_PACKETS / 64];  /* READ answers behind una, by PSN */
+    uint64_t early[VR_EARLY_PACKETS / 64];  /* READ answers after una, by PSN */
     bool drained;               /* SQD: SQ_DRAINED was raised, or none is due */
     struct vr_failure failure;
     struct vr_timer retry_timer, rnr_timer;
@@ -366,7 +368,7 @@ struct vr_resp {
     uint32_t behind;            /* the last PSN that came behind the gap */
     uint64_t nak_at;            /* the last NAK of it, ns … */
     uint32_t nak_since;         /* … packets behind it that came since … */
-    uint32_t nak_after;         /* … so many allow the next; 0: none was sent */
+    uint32_t nak_after;         /* … so many allow the next; 0: none sent */
     struct vr_hold *hold;       /* what came behind the gap, or NULL */
     bool names_gaps;            /* the requester understands VR_SP_NAMES */
     bool established;           /* COMM_EST was raised */
@@ -487,7 +489,7 @@ void vr_loop_reset(struct vr_engine *e);
 
 struct vr_srq *vr_srq_get(struct vr_engine *e, uint32_t srqn);
 void vr_srq_destroy(struct vr_engine *e, struct vr_srq *srq);
-/* Raise SRQ_LIMIT and disarm when fewer WQEs wait than the limit, IBA 10.2.9. */
+/* Raise SRQ_LIMIT and disarm if fewer WQEs wait than the limit, IBA 10.2.9. */
 void vr_srq_check_limit(struct vr_engine *e, struct vr_srq *srq);
 
 /* --------------------------------------------------------------- cmd.c */
@@ -541,10 +543,13 @@ static inline int vr_refuse(struct vr_cmd_ctx *c, enum vroce_status status,
 }
 
 typedef int vr_cmd_fn(struct vr_engine *e, struct vr_cmd_ctx *c);
-vr_cmd_fn vr_cmd_create_qp, vr_cmd_destroy_qp, vr_cmd_modify_qp, vr_cmd_query_qp;
+vr_cmd_fn vr_cmd_create_qp, vr_cmd_destroy_qp;
+vr_cmd_fn vr_cmd_modify_qp, vr_cmd_query_qp;
 vr_cmd_fn vr_cmd_create_eq, vr_cmd_destroy_eq;
-vr_cmd_fn vr_cmd_create_cq, vr_cmd_destroy_cq, vr_cmd_resize_cq, vr_cmd_modify_cq;
-vr_cmd_fn vr_cmd_create_srq, vr_cmd_destroy_srq, vr_cmd_modify_srq, vr_cmd_query_srq;
+vr_cmd_fn vr_cmd_create_cq, vr_cmd_destroy_cq;
+vr_cmd_fn vr_cmd_resize_cq, vr_cmd_modify_cq;
+vr_cmd_fn vr_cmd_create_srq, vr_cmd_destroy_srq;
+vr_cmd_fn vr_cmd_modify_srq, vr_cmd_query_srq;
 vr_cmd_fn vr_cmd_create_mr, vr_cmd_destroy_mr, vr_cmd_update_mr;
 vr_cmd_fn vr_cmd_set_gid;
 
@@ -563,14 +568,14 @@ bool vr_link_ready(const struct vr_engine *e);
 void vr_link_send(struct vr_engine *e, const struct vr_sp *sp);
 /* Go on with what the wire could take only in part. */
 void vr_edge_resume(struct vr_engine *e);
-/* Drop what is still held of this QP: it was reset, destroyed or is in error. */
+/* Drop what is held of this QP: it was reset, destroyed or is in error. */
 void vr_edge_forget(struct vr_engine *e, uint32_t qpn);
 bool vr_edge_init(struct vr_engine *e);
 void vr_edge_reset(struct vr_engine *e);
 void vr_edge_free(struct vr_engine *e);
 /* Room for one frame of ours, of the largest MTU and VR_FRAME_OVERHEAD. */
 uint8_t *vr_edge_frame(struct vr_engine *e);
-/* Give a frame, in the buffer above, to the wire. False: it is full from now. */
+/* Give a frame, in the buffer above, to the wire. False: full from now on. */
 bool vr_edge_tx(struct vr_engine *e, uint8_t *frame, size_t len);
 /* A frame from the wire: RoCEv2 for one of our GIDs; false: not RoCE for us. */
 bool vr_edge_receive(struct vr_engine *e, const uint8_t *frame, size_t len);
@@ -610,11 +615,11 @@ bool vr_route_from_av(struct vr_engine *e, const struct vroce_av *av,
 struct vr_table {
     const char *name;
     uint32_t size, used;
-    uint32_t first;             /* lowest index that vr_table_alloc() gives out */
+    uint32_t first;             /* lowest index that vr_table_alloc() gives */
     uint32_t hint;              /* where its search for a free one begins */
     void **slot;
 };
-/* Free index of t, beginning behind the last one given out; VROCE_NONE: full. */
+/* Free index of t, searched behind the last one given; VROCE_NONE: full. */
 uint32_t vr_table_alloc(struct vr_table *t, void *object);
 /* Put object at a free index of the caller's choice; false: it is taken. */
 bool vr_table_put(struct vr_table *t, uint32_t index, void *object);
@@ -622,7 +627,8 @@ void *vr_table_get(const struct vr_table *t, uint32_t index);
 void vr_table_remove(struct vr_table *t, uint32_t index);
 
 /* Value of the field that a limit is about. */
-uint64_t vr_config_get(const struct vr_config *cfg, const struct vr_limit *limit);
+uint64_t vr_config_get(const struct vr_config *cfg,
+                       const struct vr_limit *limit);
 
 struct vr_engine {
     struct vr_config cfg;
@@ -672,7 +678,8 @@ struct vr_engine {
     uint64_t counters[VROCE_CNT_NUM];
 };
 
-static inline void vr_count(struct vr_engine *e, enum vroce_counter c, uint64_t n)
+static inline void vr_count(struct vr_engine *e, enum vroce_counter c,
+                            uint64_t n)
 {
     e->counters[c] += n;
 }

@@ -56,13 +56,13 @@ enum vr_op {
     VR_OP_CNP,
 };
 
-#define VR_SP_FIRST     (1u << 0)   /* its first packet is the message's first */
-#define VR_SP_LAST      (1u << 1)   /* its last packet is the message's last */
+#define VR_SP_FIRST     (1u << 0)   /* first packet: the message's first */
+#define VR_SP_LAST      (1u << 1)   /* last packet: the message's last */
 #define VR_SP_IMM       (1u << 2)   /* last packet: carries imm */
 #define VR_SP_INV       (1u << 3)   /* last packet: carries inv_key */
 #define VR_SP_SOLICITED (1u << 4)   /* last packet */
 #define VR_SP_ACKREQ    (1u << 5)   /* last packet */
-#define VR_SP_NAMES     (1u << 6)   /* names gaps (NAK), understands it (request) */
+#define VR_SP_NAMES     (1u << 6)   /* NAK: names gaps; request: understands */
 
 enum vr_payload_kind {
     VR_PAYLOAD_NONE,
@@ -100,14 +100,15 @@ struct vr_sp {
     uint32_t dqpn;
     uint32_t psn;               /* of the first packet */
     uint32_t npkt;
-    uint32_t msn;               /* AETH; a NAK with VR_SP_NAMES: struct vr_gap_name */
+    uint32_t msn;               /* AETH; NAK with VR_SP_NAMES: see gap.c */
     uint32_t qkey;              /* DETH */
     uint32_t rkey;              /* RETH, AtomicETH */
     uint32_t dma_len;           /* RETH */
     uint32_t inv_key;
     uint32_t imm;               /* __be32, as it travels */
     uint64_t va;                /* RETH, AtomicETH */
-    uint64_t swap_add, compare; /* AtomicETH; AtomicAckETH: swap_add is the old value */
+    uint64_t swap_add;          /* AtomicETH; in AtomicAckETH the old value */
+    uint64_t compare;           /* AtomicETH */
     struct vr_payload payload;
 };
 

@@ -62,7 +62,8 @@ struct vr_report {
     enum vroce_rule rule;
     uint32_t number;            /* QP unless the kind says otherwise */
     uint64_t a, b;
-    const char *text;           /* one line for people, or NULL; valid in the call */
+    /* One line for people, or NULL; valid in the call. */
+    const char *text;
 };
 
 struct vr_host_ops {
@@ -94,7 +95,7 @@ struct vr_host_ops {
      * engine then sends nothing until vr_tx_ready().
      */
     bool (*frame_tx)(void *host, const uint8_t *frame, size_t len);
-    /* Wake the engine by vr_timer() at this time or soon after; UINT64_MAX: never. */
+    /* Call vr_timer() at this time or soon after; UINT64_MAX: never. */
     void (*deadline)(void *host, uint64_t ns);
     /* Work is left: call vr_run() soon, from a fresh stack. */
     void (*kick)(void *host);
@@ -127,7 +128,7 @@ struct vr_engine *vr_engine_new(const struct vr_config *cfg,
                                 const char **err);
 void vr_engine_free(struct vr_engine *e);
 
-/* Back to the state after vr_engine_new(): no object, timer or packet is left. */
+/* Back to the state after vr_engine_new(): without object, timer or packet. */
 void vr_engine_reset(struct vr_engine *e);
 
 /*
@@ -187,7 +188,7 @@ bool vr_run(struct vr_engine *e, uint32_t budget, uint64_t now);
 /* The deadline has come (calling early or in vain is harmless). */
 void vr_timer(struct vr_engine *e, uint64_t now);
 
-/* Memory was invalidated behind the IOMMU, or the guest's memory map changed. */
+/* Memory was invalidated in the IOMMU, or the guest's memory map changed. */
 void vr_memory_changed(struct vr_engine *e);
 
 /* Interrupt moderation of one vector, in us (VROCE_REG_MODERATION). */
@@ -257,7 +258,7 @@ struct vr_qp_marks {
     uint64_t refused;           /* a message came, and no receive was posted */
     uint64_t failed;            /* the first error since RESET; of it: */
     uint64_t wr_id;             /* the work request that failed … */
-    uint8_t status;             /* … with this enum vroce_wc_status, 0: none */
+    uint8_t status;             /* … with this vroce_wc_status, 0: none */
     bool receive;               /* … which was a receive */
     uint8_t event;              /* the first enum vroce_event, 0: none */
 };
@@ -280,12 +281,12 @@ struct vr_qp_info {
     uint32_t sq_producer, sq_consumer, sq_units;    /* units, free-running */
     uint32_t rq_producer, rq_consumer, rq_entries;  /* entries, free-running */
     uint32_t send_psn, unacked_psn, expected_psn, msn;
-    uint32_t outstanding;                           /* WQEs sent, not completed */
+    uint32_t outstanding;       /* WQEs sent, not completed */
     uint32_t retries_left, rnr_retries_left;
-    uint64_t retry_deadline, rnr_deadline;          /* ns, UINT64_MAX: not armed */
+    uint64_t retry_deadline, rnr_deadline;          /* ns; UINT64_MAX: none */
     uint64_t last_post, last_receive_post;          /* ns */
     uint16_t last_rule;
-    uint32_t path_mtu;          /* bytes; 0: never connected, and no path below */
+    uint32_t path_mtu;          /* bytes; 0: never connected, no path below */
     uint16_t sgid_index;
     uint8_t dgid[16];
     uint32_t sq_next;           /* unit index of the next WQE to begin */
@@ -294,17 +295,19 @@ struct vr_qp_info {
     uint8_t wait;               /* enum vr_wait */
     struct vr_qp_marks marks;
 };
-bool vr_query_qp(const struct vr_engine *e, uint32_t qpn, struct vr_qp_info *out);
+bool vr_query_qp(const struct vr_engine *e, uint32_t qpn,
+                 struct vr_qp_info *out);
 
 struct vr_cq_info {
     uint32_t cqn, eqn, size, producer, consumer_seen, armed_at, users;
-    uint8_t armed;                                  /* 0 no, 1 any, 2 solicited */
+    uint8_t armed;              /* 0 no, 1 any, 2 solicited */
     bool overrun;
     uint16_t error;             /* enum vroce_rule that ended its work, or 0 */
-    uint32_t held_back;         /* completions that wait for company, MODIFY_CQ */
+    uint32_t held_back;         /* completions that wait, see MODIFY_CQ */
     uint64_t last_completion, last_arm, last_event; /* ns, 0: never */
 };
-bool vr_query_cq(const struct vr_engine *e, uint32_t cqn, struct vr_cq_info *out);
+bool vr_query_cq(const struct vr_engine *e, uint32_t cqn,
+                 struct vr_cq_info *out);
 
 struct vr_srq_info {
     uint32_t srqn, pdn, entries, producer, consumer, limit, users;
@@ -320,7 +323,8 @@ struct vr_eq_info {
     bool lost;                  /* completion events are still owed */
     uint64_t last_event, last_arm;                  /* ns, 0: never */
 };
-bool vr_query_eq(const struct vr_engine *e, uint32_t eqn, struct vr_eq_info *out);
+bool vr_query_eq(const struct vr_engine *e, uint32_t eqn,
+                 struct vr_eq_info *out);
 
 struct vr_mr_info {
     uint32_t key, pdn, access;
@@ -328,13 +332,15 @@ struct vr_mr_info {
     uint8_t page_shift, kind;
     bool valid;
 };
-bool vr_query_mr(const struct vr_engine *e, uint32_t index, struct vr_mr_info *out);
+bool vr_query_mr(const struct vr_engine *e, uint32_t index,
+                 struct vr_mr_info *out);
 
 struct vr_gid_info {
     uint8_t gid[16], mac[6];
     uint16_t vlan;
 };
-bool vr_query_gid(const struct vr_engine *e, uint32_t index, struct vr_gid_info *out);
+bool vr_query_gid(const struct vr_engine *e, uint32_t index,
+                  struct vr_gid_info *out);
 
 /*
  * What the guest's memory says now, which the engine itself reads only when it
@@ -346,7 +352,7 @@ bool vr_peek_cq(struct vr_engine *e, uint32_t cqn, uint32_t *consumer);
 /* Index behind the last receive posted to a QP, or to an SRQ. */
 bool vr_peek_rq(struct vr_engine *e, uint32_t qpn, uint32_t *producer);
 bool vr_peek_srq(struct vr_engine *e, uint32_t srqn, uint32_t *producer);
-/* Send WQEs, up to 1024, that are written but for which no doorbell was rung. */
+/* Send WQEs, up to 1024, that are written but no doorbell was rung for. */
 bool vr_peek_sq(struct vr_engine *e, uint32_t qpn, uint32_t *unrung);
 
 /*

@@ -212,8 +212,8 @@ static void post(uint8_t opcode, uint32_t qp, uint32_t len)
 static uint32_t next_qp;
 
 /*
- * Send for ns, or that many messages, but no fewer than are in flight at a time;
- * returns how many.
+ * Send for ns, or that many messages, but no fewer than are in flight at a
+ * time; returns how many.
  */
 static uint64_t run(uint8_t opcode, uint32_t len, bool ref, uint64_t ns,
                     uint64_t messages)
@@ -305,8 +305,8 @@ static void measure_sizes(const char *program, uint32_t op, char **sizes,
         const char *amount = strchr(*sizes, ':');
         double seconds;         /* or messages */
 
-        if (len < 1 || len > MEM / 2 || !amount ||
-            (seconds = g_ascii_strtod(++amount, NULL)) <= 0) {
+        seconds = amount ? g_ascii_strtod(++amount, NULL) : 0;
+        if (len < 1 || len > MEM / 2 || seconds <= 0) {
             usage(program);
         }
         if (strchr(amount, '.')) {

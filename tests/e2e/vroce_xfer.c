@@ -458,7 +458,8 @@ static int take_completions(struct xfer *x)
 		die("ibv_poll_cq failed");
 	for (i = 0; i < n; i++)
 		if (wc[i].status != IBV_WC_SUCCESS)
-			die("completion of message %" PRIu64 ": %s (vendor error 0x%x), %.1f s after the last one",
+			die("completion of message %" PRIu64
+			    ": %s (vendor error 0x%x), %.1f s after the last one",
 			    wc[i].wr_id, ibv_wc_status_str(wc[i].status),
 			    wc[i].vendor_err, now() - x->completed);
 	x->completed = now();

@@ -302,7 +302,7 @@ static void fill_wire(QPCIDevice *nic, QPCIBar bar, int wire, uint32_t *next)
 
 /*
  * A NIC with room for one frame at a time (vroce itself drops, and never makes
- * the wire wait): frames come in order, and what does not fit stays on the wire.
+ * the wire wait): frames come in order, what does not fit stays on the wire.
  */
 static void test_backpressure(void)
 {

@@ -122,7 +122,7 @@ static bool uc_sent(struct sim *s)
     return p->cqes[0]->len == UC_MESSAGES;
 }
 
-/* What arrived is whole; only a packet that comes late or twice breaks order. */
+/* What arrived is whole; only packets that come late or twice break order. */
 static void uc_check(struct pair *p, bool in_order)
 {
     uint8_t *want = g_malloc(UC_ROOM), *have = g_malloc(UC_ROOM);

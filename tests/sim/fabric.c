@@ -11,7 +11,7 @@
 #include "sim.h"
 
 #define ETH_LEN 14
-#define OVERHEAD 70             /* of a packet, when only its payload is known */
+#define OVERHEAD 70             /* of a packet whose payload alone is known */
 
 /* ------------------------------------------------------- for the trace */
 
@@ -41,8 +41,8 @@ const char *syndrome_name(int16_t syndrome, char buf[24])
     if (syndrome >= 0x60 && syndrome < 0x64) {
         return naks[syndrome - 0x60];
     }
-    snprintf(buf, 24, syndrome >> 5 == 1 ? " RNR %u" : syndrome >> 5 ? " AETH %u" :
-             " ack", syndrome & 31);
+    snprintf(buf, 24, syndrome >> 5 == 1 ? " RNR %u" :
+             syndrome >> 5 ? " AETH %u" : " ack", syndrome & 31);
     return buf;
 }
 
@@ -151,7 +151,7 @@ static void departed(struct sim *s, void *opaque)
     }
 }
 
-/* Put packets of len bytes in all in the port's queue; returns when they left. */
+/* Queue packets of len bytes in all at the port; returns when they left. */
 static uint64_t depart(struct node *n, uint64_t len, uint32_t packets)
 {
     struct departure *d = g_new(struct departure, 1);
@@ -305,7 +305,7 @@ static bool frame_tx(void *opaque, const uint8_t *frame, size_t len)
     return !n->full;
 }
 
-/* ------------------------------------------------- super-packets by reference */
+/* ------------------------------------------ super-packets by reference */
 
 static uint32_t node_of_gid(struct sim *s, const uint8_t gid[16])
 {
@@ -350,7 +350,7 @@ static bool sp_send(void *opaque, const struct vr_sp *sp)
                            sp->npkt);
     uint32_t to = node_of_gid(s, sp->route.dgid);
     struct vr_sp piece = *sp;
-    uint32_t plain = 0;         /* packets at the head of piece without a fate */
+    uint32_t plain = 0;         /* first packets of piece without a fate */
 
     for (uint32_t i = 0; i < sp->npkt; i++) {
         struct sim_packet p = {
@@ -410,9 +410,9 @@ static void on_report(void *opaque, const struct vr_report *r)
                   vr_qp_state_name(r->b), vr_qp_state_name(r->a));
         break;
     case VR_REPORT_RETRY:
-        sim_trace(n->s, "     n%u  qp %u goes back to psn 0x%06llx, %llu retries "
-                  "left", n->id, r->number, (unsigned long long)r->a,
-                  (unsigned long long)r->b);
+        sim_trace(n->s, "     n%u  qp %u goes back to psn 0x%06llx, "
+                  "%llu retries left", n->id, r->number,
+                  (unsigned long long)r->a, (unsigned long long)r->b);
         break;
     case VR_REPORT_EVENT:
         sim_trace(n->s, "     n%u  event %s of %u", n->id,

@@ -238,7 +238,8 @@ static uint64_t dead_wire(const struct scenario *sc, const struct sim_params *p,
     sim_check(s, vr_counters(s->node[0].h->e)[VROCE_CNT_ACK_TIMEOUT] ==
               retries + 1u);
     /* Probes besides, each after twice the silence of the last one. */
-    sim_check(s, firsts.seen >= retries + 1u && firsts.seen <= 6 * (retries + 1u));
+    sim_check(s, firsts.seen >= retries + 1u);
+    sim_check(s, firsts.seen <= 6 * (retries + 1u));
     sim_check(s, took >= least);
     sim_check(s, took <= 4 * least + MS);
     sim_pass(s, SEC);
@@ -302,7 +303,8 @@ static uint64_t run_rnr_exceeded(const struct scenario *sc,
         uint8_t code;
         uint64_t wait;
     } timers[] = {
-        { 1, 10 * US }, { 12, 640 * US }, { 31, 491520 * US }, { 0, 655360 * US },
+        { 1, 10 * US }, { 12, 640 * US },
+        { 31, 491520 * US }, { 0, 655360 * US },
     };
     uint64_t digest = 0;
 

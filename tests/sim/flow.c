@@ -16,7 +16,7 @@
 #define SQ_LOG 8
 #define RQ_LOG 6
 #define MAX_RECV_SGE 4
-#define IOVA_SKEW 0x7f0000000000ull     /* regions do not sit at their addresses */
+#define IOVA_SKEW 0x7f0000000000ull     /* regions are not at their addresses */
 #define ATOMIC_BASE 1000
 
 struct op {
@@ -25,7 +25,7 @@ struct op {
     uint32_t imm;
     uint64_t seed;
     uint64_t add, old;          /* atomics: added, expected before */
-    uint32_t recv;              /* number of the receive it takes, or VROCE_NONE */
+    uint32_t recv;              /* the receive that it takes, or VROCE_NONE */
     uint32_t recv_room;         /* bytes of that receive beyond len */
 };
 
@@ -487,7 +487,8 @@ static void recv_done(struct dir *d, const struct vroce_cqe *cqe)
                                  VROCE_WC_RECV_WRITE_IMM : VROCE_WC_RECV),
               "opcode", cqe);
     check_cqe(f, le32toh(cqe->byte_len) == op->len, "length", cqe);
-    check_cqe(f, !(flags & VROCE_CQE_IMM) == !has_imm(op->opcode), "flags", cqe);
+    check_cqe(f, !(flags & VROCE_CQE_IMM) == !has_imm(op->opcode), "flags",
+              cqe);
     check_cqe(f, !(flags & VROCE_CQE_SOLICITED) ==
               !(op->flags & VROCE_WQE_SOLICITED), "flags", cqe);
     check_cqe(f, !has_imm(op->opcode) || cqe->imm == op->imm, "immediate", cqe);

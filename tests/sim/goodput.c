@@ -44,8 +44,9 @@ static uint64_t stream(const struct scenario *sc, const struct sim_params *p,
     flow_start(flow_new(s, &init));
     sim_run(s, flows_done, 600 * SEC);
     *took = s->now - *took;
-    printf("  %-5s %5.0f MiB/s, %u timeouts, sent again %u, doubles %u, NAKs %u\n",
-           name, rate(p, *took), count(s, 0, VROCE_CNT_ACK_TIMEOUT),
+    printf("  %-5s %5.0f MiB/s, %u timeouts, sent again %u, doubles %u, "
+           "NAKs %u\n", name, rate(p, *took),
+           count(s, 0, VROCE_CNT_ACK_TIMEOUT),
            count(s, 0, VROCE_CNT_RETRANSMITTED),
            count(s, 1, VROCE_CNT_RX_DUPLICATE),
            count(s, 1, VROCE_CNT_TX_PSN_NAK));

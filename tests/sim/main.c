@@ -59,9 +59,8 @@ static const GOptionEntry options[] = {
     G_OPTION_ENTRY_NULL
 };
 
-static void usage_error(const char *fmt, ...) G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN;
-
-static void usage_error(const char *fmt, ...)
+static G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN
+void usage_error(const char *fmt, ...)
 {
     va_list ap;
 

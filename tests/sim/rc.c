@@ -219,7 +219,7 @@ const struct scenario rc_scenarios[] = {
     { "rnr", "receives posted late", run_flows, tune_rnr },
     { "rnr-storm", "… on a bad wire, with SRQs", run_flows, tune_rnr_storm },
     { "psn-wrap", "sequence numbers pass 2^24", run_flows, tune_wrap },
-    { "short-maps", "guest memory maps in small pieces", run_flows, tune_short },
+    { "short-maps", "guest memory in small pieces", run_flows, tune_short },
     { "many", "24 nodes, 96 connections", run_flows, tune_many },
     { "ipv6", "IPv6 addresses", run_flows, tune_ipv6 },
     { "atomics", "each atomic is executed once", run_atomics, tune_lossy },

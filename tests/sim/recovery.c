@@ -14,7 +14,7 @@
 /* … when only silence tells of it. */
 #define PROBED (5 * MS)
 
-/* Loses the n-th request packet of the run, and its next times-1 repetitions. */
+/* Loses the n-th request packet of the run, and its next times-1 repeats. */
 struct loss {
     uint32_t nth, times;
     uint32_t naks;              /* so many NAKs are lost besides */

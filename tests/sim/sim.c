@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Nodes, their guests' polling, the checks at the end, and what to do at failure. */
+/* Nodes, their guests' polling, the checks at the end, what a failure says. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,14 +60,15 @@ static const char *repeat(const struct sim *s)
     const struct sim_params *p = &s->p;
     GString *text = g_string_new(g_get_prgname());
 
-    g_string_append_printf(text, " --scenario %s --link %s --seed %u --nodes %u "
-                           "--qps %u --ops %u --max-len %u --queue %u",
-                           s->scenario, link_name(s->link), p->seed, p->nodes,
-                           p->qps, p->ops, p->max_len, p->queue);
-    g_string_append_printf(text, " --loss %g --dup %g --reorder %g --corrupt %g "
-                           "--rate %g --reload %g --blackout %g", p->loss,
-                           p->dup, p->reorder, p->corrupt, p->rate / 1e9,
-                           p->reload / 1e3, p->blackout / 1e3);
+    g_string_append_printf(text, " --scenario %s --link %s --seed %u "
+                           "--nodes %u --qps %u --ops %u --max-len %u "
+                           "--queue %u", s->scenario, link_name(s->link),
+                           p->seed, p->nodes, p->qps, p->ops, p->max_len,
+                           p->queue);
+    g_string_append_printf(text, " --loss %g --dup %g --reorder %g "
+                           "--corrupt %g --rate %g --reload %g --blackout %g",
+                           p->loss, p->dup, p->reorder, p->corrupt,
+                           p->rate / 1e9, p->reload / 1e3, p->blackout / 1e3);
     if (p->path_mtu) {
         g_string_append_printf(text, " --mtu %u", 128 << p->path_mtu);
     }
@@ -122,7 +123,6 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 static void on_abort(int sig)
 {
     explain();
-    signal(sig, SIG_DFL);
     raise(sig);
 }
 
@@ -133,12 +133,15 @@ extern void __sanitizer_set_death_callback(void (*callback)(void))
 static void catch_failures(void)
 {
     static bool done;
+    struct sigaction once = {
+        .sa_handler = on_abort, .sa_flags = SA_RESETHAND,
+    };
 
     if (done) {
         return;
     }
     done = true;
-    signal(SIGABRT, on_abort);
+    sigaction(SIGABRT, &once, NULL);
     if (__sanitizer_set_death_callback) {
         __sanitizer_set_death_callback(explain);
     }
@@ -382,10 +385,7 @@ void sim_free(struct sim *s)
     }
     /* Completions from before are of no interest; there must be none behind. */
     for (uint32_t i = 0; i < s->p.nodes; i++) {
-        struct vroce_cqe cqe;
-
-        while (drv_poll(&s->node[i].cq, &cqe)) {
-        }
+        drv_drain(&s->node[i].cq);
     }
     /* What is still on its way finds nobody. */
     sim_run(s, no_events, 10000 * SEC);

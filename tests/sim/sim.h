@@ -40,9 +40,9 @@ struct sim_params {
     bool short_maps;            /* memory in small pieces, as copies */
     bool srq;                   /* receives are posted to an SRQ a QP */
     bool mixed;                 /* … every other connection's */
-    uint64_t reload;            /* an engine is saved and loaded this often … */
-    uint64_t blackout;          /* … and a node dead for a while, ns; 0: never */
-    uint64_t limit;             /* the run fails after so long, ns; 0: as it is */
+    uint64_t reload;            /* an engine is saved and loaded so often … */
+    uint64_t blackout;          /* … and a node dead a while, ns; 0: never */
+    uint64_t limit;             /* it fails after so long, ns; 0: as it is */
     bool ipv6, verbose;
     const char *pcap;           /* file for what the wire carries, or NULL */
 };

@@ -352,6 +352,15 @@ bool drv_poll(struct drv_cq *cq, struct vroce_cqe *cqe)
     return true;
 }
 
+void drv_drain(struct drv_cq *cq)
+{
+    struct vroce_cqe cqe;
+
+    while (drv_poll(cq, &cqe)) {
+        continue;
+    }
+}
+
 /* ------------------------------------------------------------ regions */
 
 int drv_try_mr_create(struct drv *d, struct drv_mr *mr, struct gmem *mem,

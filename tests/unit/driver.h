@@ -134,6 +134,8 @@ void drv_cq_destroy(struct drv_cq *cq);
 void drv_cq_arm(struct drv_cq *cq, bool solicited);
 /* Take the next completion and give its ring entries back to its QP. */
 bool drv_poll(struct drv_cq *cq, struct vroce_cqe *cqe);
+/* Take all that are there, whatever they say. */
+void drv_drain(struct drv_cq *cq);
 
 int drv_try_mr_create(struct drv *d, struct drv_mr *mr, struct gmem *mem,
                       uint64_t iova, uint32_t access, uint16_t *rule);

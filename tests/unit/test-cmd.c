@@ -251,10 +251,12 @@ static void test_gids(void)
     uint16_t rule;
 
 #define REFUSED(change) \
-    in = good; \
-    change; \
-    g_assert_cmpint(set_gid(h, in, &rule), ==, VROCE_ERR_PARAM); \
-    g_assert_cmpint(rule, ==, VROCE_RULE_CMD_PARAM)
+    do { \
+        in = good; \
+        change; \
+        g_assert_cmpint(set_gid(h, in, &rule), ==, VROCE_ERR_PARAM); \
+        g_assert_cmpint(rule, ==, VROCE_RULE_CMD_PARAM); \
+    } while (0)
 
     REFUSED(in.index = htole32(h->cfg.num_gids));
     REFUSED(in.index = htole32(UINT32_MAX));
@@ -305,10 +307,12 @@ static void test_netdev(void)
 
 #undef REFUSED
 #define REFUSED(change, want) \
-    in = good; \
-    change; \
-    g_assert_cmpint(fh_command(h, VROCE_CMD_SET_NETDEV, &in, sizeof(in), NULL, \
-                               0, &rule), ==, want)
+    do { \
+        in = good; \
+        change; \
+        g_assert_cmpint(fh_command(h, VROCE_CMD_SET_NETDEV, &in, sizeof(in), \
+                                   NULL, 0, &rule), ==, want); \
+    } while (0)
 
     REFUSED((void)0, VROCE_OK);
     REFUSED(in.qpn = htole32(2), VROCE_ERR_NUMBER);

@@ -249,8 +249,7 @@ static void test_arm(void)
     expect_none(&b.eq);
     post(&b, true);
     expect_completion(&b);
-    while (drv_poll(&b.cq, &cqe)) {
-    }
+    drv_drain(&b.cq);
     drv_cq_arm(&b.cq, true);
     expect_none(&b.eq);
     post_to(&b, b.cq.cqn, VROCE_WCS_WR_FLUSH_ERR, false);
@@ -258,8 +257,7 @@ static void test_arm(void)
     /* Not taken yet, solicited. */
     drv_cq_arm(&b.cq, true);
     expect_completion(&b);
-    while (drv_poll(&b.cq, &cqe)) {
-    }
+    drv_drain(&b.cq);
     /* Asking for solicited ones takes nothing back. */
     drv_cq_arm(&b.cq, false);
     drv_cq_arm(&b.cq, true);
@@ -427,7 +425,6 @@ static void modify(struct bed *b, uint16_t count, uint16_t period)
 
 static void test_moderation(void)
 {
-    struct vroce_cqe cqe;
     struct bed b;
 
     bed_init(&b, 6, 4);
@@ -439,8 +436,7 @@ static void test_moderation(void)
     }
     post(&b, false);
     expect_completion(&b);
-    while (drv_poll(&b.cq, &cqe)) {
-    }
+    drv_drain(&b.cq);
     drv_cq_arm(&b.cq, false);
     post(&b, false);
     fh_advance(b.h, 60000);
@@ -452,8 +448,7 @@ static void test_moderation(void)
     fh_advance(b.h, 1000000);
     expect_none(&b.eq);
     /* What waits under the old rules is not forgotten under new ones. */
-    while (drv_poll(&b.cq, &cqe)) {
-    }
+    drv_drain(&b.cq);
     drv_cq_arm(&b.cq, false);
     post(&b, false);
     expect_none(&b.eq);
@@ -486,9 +481,11 @@ static void test_refusals(void)
     good.eqn = htole32(b.eq.eqn);
 
 #define REFUSED(change, want) \
-    in = good; \
-    change; \
-    g_assert_cmpint(try_cq(&b, in, &rule), ==, want)
+    do { \
+        in = good; \
+        change; \
+        g_assert_cmpint(try_cq(&b, in, &rule), ==, want); \
+    } while (0)
 
     REFUSED(in.eqn = 0, VROCE_ERR_NUMBER);
     REFUSED(in.context = htole32(3), VROCE_ERR_NUMBER);

@@ -104,7 +104,8 @@ static void send_frame(struct bed *b, uint32_t len, struct vroce_wqe_eth eth)
     };
     struct vroce_wqe_ctrl ctrl = {
         .opcode = VROCE_WQE_ETH, .flags = VROCE_WQE_SIGNALED, .units = 2,
-        .num_sge = 2, .index = htole16(b->qp.sq_producer), .wr_id = htole64(len),
+        .num_sge = 2, .index = htole16(b->qp.sq_producer),
+        .wr_id = htole64(len),
     };
     uint8_t wqe[128] = { 0 };
 

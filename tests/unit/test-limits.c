@@ -356,7 +356,7 @@ static void test_gids(struct fixture *f, const void *unused)
     expect_works(f);
 }
 
-/* ---------------------------------------------------- room in one send queue */
+/* ---------------------------------------------- room in one send queue */
 
 #define MANY 5000
 

@@ -121,7 +121,8 @@ static void check_list(struct fakehost *h, uint64_t len, uint8_t levels,
     check_translation(h, &l, &p, len - 1);
     check_translation(h, &l, &p, len / 2);
     for (int i = 0; i < 2000; i++) {
-        uint64_t any = (uint64_t)g_rand_int(h->rand) << 32 | g_rand_int(h->rand);
+        uint64_t any = (uint64_t)g_rand_int(h->rand) << 32 |
+                       g_rand_int(h->rand);
 
         check_translation(h, &l, &p, any % len);
     }
@@ -161,7 +162,9 @@ static void test_translation(void)
 static void test_contiguous(void)
 {
     struct fakehost *h = fh_new(NULL, 1);
-    struct vroce_buf buf = { .addr = htole64(0x123456789), .length = htole64(1000) };
+    struct vroce_buf buf = {
+        .addr = htole64(0x123456789), .length = htole64(1000),
+    };
     struct vr_pages p = { 0 };
     uint32_t slices;
     uint16_t rule;
@@ -533,7 +536,8 @@ static void test_copy(const void *seed)
         g_assert_cmpint(copy(&w, &bytes, 0, &sgl, off - sgl.off, len,
                              &src_failed), ==, VROCE_RULE_NONE);
         for (uint64_t i = 0; i < len; i++) {
-            g_assert_cmphex(data[i], ==, image[at[off + i].mem][at[off + i].off]);
+            g_assert_cmphex(data[i], ==,
+                            image[at[off + i].mem][at[off + i].off]);
         }
     }
     world_fini(&w);
@@ -656,7 +660,8 @@ static void test_copy_whole_or_not(void)
     }
     d = (struct vr_view) {
         .kind = VR_VIEW_MR, .e = w.h->e,
-        .mr = { w.mr[1].iova, w.mr[1].key, w.d->pdn, VROCE_ACCESS_REMOTE_WRITE },
+        .mr = { w.mr[1].iova, w.mr[1].key, w.d->pdn,
+                VROCE_ACCESS_REMOTE_WRITE },
     };
     gmem_read(&w.mem[1], 0, before, MEM_LEN);
     g_assert_cmpint(copy(&w, &d, 0, &s, 0, 512, &src_failed), ==,

@@ -121,10 +121,12 @@ static void test_refusals(void)
     good.iova = htole64(BASE);
 
 #define REFUSED(change, want_status, want_rule) \
-    in = good; \
-    change; \
-    g_assert_cmpint(create(d, &in, &key, &rule), ==, want_status); \
-    g_assert_cmpint(rule, ==, want_rule);
+    do { \
+        in = good; \
+        change; \
+        g_assert_cmpint(create(d, &in, &key, &rule), ==, want_status); \
+        g_assert_cmpint(rule, ==, want_rule); \
+    } while (0)
 
     REFUSED(in.pdn = 0, VROCE_ERR_NUMBER, VROCE_RULE_NO_OBJECT);
     REFUSED(in.pdn = htole32(99), VROCE_ERR_NUMBER, VROCE_RULE_NO_OBJECT);

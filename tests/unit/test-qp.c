@@ -144,7 +144,8 @@ static int modify(struct world *w, int to, uint32_t mask, uint16_t *rule)
 
     in.attr.state = to;
     *rule = 0;
-    return fh_command(w->h, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL, 0, rule);
+    return fh_command(w->h, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL, 0,
+                      rule);
 }
 
 static int state_of(struct world *w)
@@ -207,7 +208,7 @@ static void check_refused(struct world *w, int from, int to, uint32_t mask,
     int status = modify(w, to, mask, &rule);
 
     if (status == VROCE_OK || rule != want) {
-        g_error("%s QP, %s to %s, mask %#x: status %d, rule %s",
+        g_error("%s QP, %s to %s, mask 0x%x: status %d, rule %s",
                 type_names[w->qp.type], vr_qp_state_name(from),
                 vr_qp_state_name(to), mask, status, vr_rule_name(rule));
     }
@@ -220,7 +221,7 @@ static void check_accepted(struct world *w, int from, int to, uint32_t mask)
     int status = modify(w, to, mask, &rule);
 
     if (status != VROCE_OK) {
-        g_error("%s QP, %s to %s, mask %#x: status %d, rule %s",
+        g_error("%s QP, %s to %s, mask 0x%x: status %d, rule %s",
                 type_names[w->qp.type], vr_qp_state_name(from),
                 vr_qp_state_name(to), mask, status, vr_rule_name(rule));
     }
@@ -308,11 +309,13 @@ static void test_ranges(void)
     for (size_t i = 0; i < LEN(cases); i++) {
         struct vroce_qp_attr good = w.attr;
         uint8_t *field = (uint8_t *)&w.attr + cases[i].offset;
-        uint32_t bad = htole32(cases[i].bad), last = htole32(cases[i].last_good);
+        uint32_t bad = htole32(cases[i].bad);
+        uint32_t last = htole32(cases[i].last_good);
         uint32_t required, optional;
 
         g_assert_true(bring_to(&w, cases[i].from));
-        expected(VROCE_QPT_RC, cases[i].from, cases[i].to, &required, &optional);
+        expected(VROCE_QPT_RC, cases[i].from, cases[i].to, &required,
+                 &optional);
         memcpy(field, &bad, cases[i].size);
         check_refused(&w, cases[i].from, cases[i].to, required,
                       VROCE_RULE_QP_ATTR);

@@ -304,7 +304,7 @@ static void retries_beyond(struct vr_req *req)
     req->retries_left = 8;
 }
 
-/* A requester that the device could not have come to: also see test_outside(). */
+/* A requester that the device cannot have come to: see also test_outside(). */
 static void test_requester(void)
 {
     static void (*const spoil[])(struct vr_req *req) = {

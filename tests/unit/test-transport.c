@@ -380,7 +380,7 @@ static void test_uc(void)
     world_fini(&w);
 }
 
-/* A local error stops the send queue only; RTS starts it again, IBA 10.3.1.6. */
+/* A local error stops only the send queue; RTS starts it anew, IBA 10.3.1.6. */
 static void test_uc_sqe(void)
 {
     struct world w = { 0 };
@@ -477,7 +477,8 @@ static void test_foreign_page(void)
     drv_ring(&w.a);
     run(&w);
     expect(&w, 1, VROCE_WC_NOP, VROCE_WCS_SUCCESS);
-    g_assert_cmpint(drv_number(w.d, VROCE_CMD_FREE_CONTEXT, page), ==, VROCE_OK);
+    g_assert_cmpint(drv_number(w.d, VROCE_CMD_FREE_CONTEXT, page), ==,
+                    VROCE_OK);
     world_fini(&w);
 }
 
