@@ -24,6 +24,8 @@ ENDS = {"error", "cq-error", "srq-error"}
 TELLING = {"error": 3, "rnr": 2, "ack": 1}
 # A refused message older than this is history.
 REFUSED_SECONDS = 10
+# An answer may be under way for so long, and its peer have heard the question.
+ANSWER_SECONDS = 1
 # The card's clock goes on a little until a guest that broke a rule stands.
 STOP_SECONDS = 0.2
 
@@ -353,7 +355,7 @@ class View:
         """The Reason why a QP stands still; None when it does not."""
         if qp["state"] in ("err", "sqe"):
             code, words, covers = "error", *self.error_words(state, qp)
-        elif qp["wait"] == "rnr":
+        elif qp["wait"] == "rnr" or self.tries_again(state, qp):
             code, words, covers = "rnr", *self.rnr_words(state, qp)
         elif qp["wait"] == "ack":
             code, words, covers = "ack", self.ack_words(state, qp), ()
@@ -445,6 +447,32 @@ class View:
         words, covers = self.receive_clause(qp)
         return f"waits on RNR, {tries}: {words}", covers
 
+    def refused(self, qp):
+        """(peer's State, its QP) when it refused the oldest packet of qp.
+
+        For want of a receive.  None when it did not, or is not seen.
+        """
+        peer, other, _who = self.peer(qp)
+        if other and other["state"] in ("rtr", "rts", "sqd") and \
+                "last-refused" in other and not self.stranger(qp, other) and \
+                other["expected-psn"] == qp["unacked-psn"]:
+            return peer, other
+        return None
+
+    def tries_again(self, state, qp):
+        """Whether a QP, that waits on RNR, is just between two tries.
+
+        It waits for an answer then, which is to be the next RNR NAK.
+        """
+        if qp["wait"] not in ("ack", "turn"):
+            return False
+        refused = self.refused(qp)
+        if not refused or self.card_trouble(state) or self.peer_trouble(qp):
+            return False
+        peer, other = refused
+        return peer.age(other["last-refused"]) < REFUSED_SECONDS and \
+            not self.receives(peer, other)
+
     def receive_clause(self, qp):
         """(what the peer has for a message, what the words cover)."""
         peer, other, who = self.peer(qp)
@@ -472,8 +500,13 @@ class View:
                      f"in {left:.1f} s")
         else:
             tries = "without a timeout"
-        last = f", last answer {ago(state.age(qp['last-answer']))}" \
-            if "last-answer" in qp else ", never answered"
+        if "last-answer" in qp:
+            last = f", last answer {ago(state.age(qp['last-answer']))}"
+        elif qp["rnr-retries-left"] < qp["rnr-retry-count"] or \
+                self.refused(qp):
+            last = ", answered by RNR only"
+        else:
+            last = ", never answered"
         return (f"waits for the acknowledgement of PSN {qp['unacked-psn']}, "
                 f"{tries}{last}: {self.silence(state, qp)}")
 
@@ -510,14 +543,27 @@ class View:
             return f"{who} {self.error_words(peer, other)[0]}"
         if other["type"] != qp["type"]:
             return f"{who} is of type {other['type']}, not {qp['type']}"
-        return self.stranger(qp, other, who)
+        stranger = self.stranger(qp, other)
+        return f"{who} {stranger}" if stranger else None
 
-    def stranger(self, qp, other, who):
+    def stranger(self, qp, other):
         """Words for a peer that is connected to another than qp."""
         if self.peer(other)[1] is qp:
             return None
-        return (f"{who} is connected to QP {other['dest-qpn']} at "
+        return (f"is connected to QP {other['dest-qpn']} at "
                 f"{snapshot.address(other['dgid'])}")
+
+    @staticmethod
+    def just_sent(state, qp, heard):
+        """Whether qp sent only now what its peer, that heard of it, answers.
+
+        heard: how long ago, in seconds.
+        """
+        if qp["retries-left"] < qp["retry-count"]:
+            return False
+        sent = qp["retry-deadline"] - qp["ack-timeout"] \
+            if "retry-deadline" in qp else qp["last-post"]
+        return heard <= state.age(sent) < ANSWER_SECONDS
 
     def silence(self, state, qp):
         """Why no answer comes."""
@@ -530,13 +576,17 @@ class View:
         peer, other, who = self.peer(qp)
         if other["wait"] in ("wire", "turn", "device"):
             return f"{who} has not answered yet: {other['waits-for']}"
-        heard = self.when(peer, other, "last-heard")
         expected = other["expected-psn"]
         if psn_after(expected, qp["unacked-psn"]) > 0:
             return (f"{who} has received it (it expects PSN {expected}): its "
                     "answer was lost on the wire")
-        return (f"{who} has not received it (it expects PSN {expected}, last "
-                f"packet from here {heard}): it was lost on the wire")
+        facts = (f"(it expects PSN {expected}, last packet from here "
+                 f"{self.when(peer, other, 'last-heard')})")
+        if "last-heard" in other and \
+                self.just_sent(state, qp, peer.age(other["last-heard"])):
+            return (f"{who} has heard from here since {facts}: its answer is "
+                    "under way")
+        return f"{who} has not received it {facts}: it was lost on the wire"
 
     def refusal(self, qp):
         """Why the peer answered by an error."""

@@ -89,6 +89,50 @@ class Sentences(unittest.TestCase):
                   "QP 17 (guest 2) waits on RNR, retries without end: peer QP "
                   "22 (guest 1) has 2 receives posted by now")
 
+    def between_tries(self, refused=10 ** 7, posted=0, **changes):
+        """The moment between a retransmission and the next RNR NAK."""
+        one = self.waiting(**{
+            "retry-deadline": NOW + SECOND, "ack-timeout": SECOND + 10 ** 6,
+            **changes})
+        other = self.peer(**{
+            "last-refused": NOW - refused, "last-heard": NOW - 10 ** 6,
+            "rq-posted": posted, "last-receive-post": NOW - 3 * SECOND})
+        return [guest(1, other), guest(2, one)]
+
+    def test_rnr_between_two_tries(self):
+        waits = "QP 17 (guest 2) waits on RNR, retries without end: peer QP " \
+            "22 (guest 1) has no receive posted, last post 3.0 s ago"
+        for wait in "ack", "turn":
+            self.says(self.between_tries(wait=wait), waits)
+        # With another number the peer has since taken what it refused.
+        states = self.between_tries(**{"unacked-psn": 6})
+        self.assertEqual([reason.code for reason in View(states).reasons()],
+                         ["refused", "ack"])
+
+    def test_an_answer_that_is_under_way(self):
+        waits = self.WAITS.replace(
+            "without a timeout, never answered",
+            "{} of 7 retries used, the next in 1.0 s, answered by RNR only")
+        peer = "peer QP 22 (guest 1) "
+        facts = "(it expects PSN 5, last packet from here 1 ms ago)"
+        self.says(self.between_tries(posted=1), waits.format(0) + peer +
+                  f"has heard from here since {facts}: its answer is under way")
+        lost = f"{peer}has not received it {facts}: it was lost on the wire"
+        # A retry is used up, then a second without an answer.
+        self.says(self.between_tries(posted=1, **{"retries-left": 6}),
+                  waits.format(1) + lost)
+        self.says(self.between_tries(posted=1, **{
+            "ack-timeout": 2 * SECOND}), waits.format(0) + lost)
+        self.says(self.between_tries(20 * SECOND, **{"retries-left": 6}),
+                  waits.format(1) + lost)
+
+    def test_answers_of_rnr_by_the_own_count(self):
+        one = self.waiting(**{"rnr-retry-count": 6, "rnr-retries-left": 4,
+                              "dgid": "::ffff:10.77.0.9"})
+        self.says([guest(2, one)], self.WAITS.replace(
+            "never answered", "answered by RNR only") + "peer QP 22 "
+            "(10.77.0.9, outside this lab) does not answer")
+
     def test_a_guest_that_stands_alone(self):
         stands = "guest 1 stands still (debug at a breakpoint): 'vroce cont' " \
             "resumes it"
