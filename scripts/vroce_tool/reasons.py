@@ -16,7 +16,7 @@ RNR_FOREVER = 7
 CONNECTED = ("RC", "UC")
 # Reason.code of what is about a QP.
 QP_CODES = {"error", "rnr", "ack", "sqd", "turn", "unknown", "doorbell",
-            "init", "refused"}
+            "init", "refused", "peer"}
 # What is not over by itself.
 ENDS = {"error", "cq-error", "srq-error"}
 # Between two tries, a QP that waits on RNR waits for an acknowledgement, and
@@ -24,6 +24,8 @@ ENDS = {"error", "cq-error", "srq-error"}
 TELLING = {"error": 3, "rnr": 2, "ack": 1}
 # A refused message older than this is history.
 REFUSED_SECONDS = 10
+# So long a program may take to connect one side after the other.
+CONNECT_SECONDS = 5
 # An answer may be under way for so long, and its peer have heard the question.
 ANSWER_SECONDS = 1
 # The card's clock goes on a little until a guest that broke a rule stands.
@@ -389,6 +391,9 @@ class View:
             return "init", (f"is in init {since(state.age(qp['state-since']))}"
                             f" with {many(posted, 'receive')} posted: its "
                             "program has not connected it")
+        lost = self.lost_peer(state, qp)
+        if lost:
+            return "peer", lost
         refused = qp.get("last-refused")
         if refused and state.age(refused) < REFUSED_SECONDS and \
                 not self.receives(state, qp):
@@ -398,6 +403,24 @@ class View:
                                f"{ago(state.age(refused))}"
                                + self.cq_clause(state, qp["recv-cqn"])[0])
         return None, ""
+
+    def lost_peer(self, state, qp):
+        """Words for a connected QP that waits for one that never sends."""
+        if qp["type"] not in CONNECTED or not qp["dest-qpn"] or \
+                qp["state"] not in ("rtr", "rts"):
+            return None
+        peer, other, who = self.peer(qp)
+        # Of a peer that is not seen nothing is known; a guest or card that
+        # is ill is told by itself.
+        if not peer or peer.mode != CARD or self.guest_trouble(peer) or \
+                self.card_trouble(peer):
+            return None
+        words = self.unfit(qp, other)
+        if not words or other and other["state"] in ("reset", "init") and \
+                state.age(qp["state-since"]) < CONNECT_SECONDS:
+            return None
+        return (f"is in {qp['state']}, but its {who} {words}: nothing will "
+                "come")
 
     @staticmethod
     def receives(state, qp):
@@ -535,16 +558,24 @@ class View:
         trouble = self.card_trouble(peer)
         if trouble:
             return trouble[1]
+        words = self.unfit(qp, other)
+        if not words:
+            return None
+        if other and other["state"] in ("reset", "init"):
+            words += ": it takes no packets yet"
+        elif other and other["state"] in ("err", "sqe"):
+            words = self.error_words(peer, other)[0]
+        return f"{who} {words}"
+
+    def unfit(self, qp, other):
+        """Words for a peer's QP that does not serve qp; None when it does."""
         if not other:
-            return f"guest {peer.number} has no QP {qp['dest-qpn']}"
-        if other["state"] in ("reset", "init"):
-            return f"{who} is in {other['state']}: it takes no packets yet"
-        if other["state"] in ("err", "sqe"):
-            return f"{who} {self.error_words(peer, other)[0]}"
+            return "no longer exists"
+        if other["state"] in ("reset", "init", "err", "sqe"):
+            return f"is in {other['state']}"
         if other["type"] != qp["type"]:
-            return f"{who} is of type {other['type']}, not {qp['type']}"
-        stranger = self.stranger(qp, other)
-        return f"{who} {stranger}" if stranger else None
+            return f"is of type {other['type']}, not {qp['type']}"
+        return self.stranger(qp, other)
 
     def stranger(self, qp, other):
         """Words for a peer that is connected to another than qp."""

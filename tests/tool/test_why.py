@@ -116,7 +116,8 @@ class Sentences(unittest.TestCase):
         peer = "peer QP 22 (guest 1) "
         facts = "(it expects PSN 5, last packet from here 1 ms ago)"
         self.says(self.between_tries(posted=1), waits.format(0) + peer +
-                  f"has heard from here since {facts}: its answer is under way")
+                  f"has heard from here since {facts}: its answer is under "
+                  "way")
         lost = f"{peer}has not received it {facts}: it was lost on the wire"
         # A retry is used up, then a second without an answer.
         self.says(self.between_tries(posted=1, **{"retries-left": 6}),
@@ -165,6 +166,8 @@ class Sentences(unittest.TestCase):
 
     def test_a_peer_of_another_type(self):
         self.says([guest(1, self.peer(type="UC")), guest(2, self.waiting())],
+                  "QP 22 (guest 1) is in rts, but its peer QP 17 (guest 2) is "
+                  "of type RC, not UC: nothing will come",
                   self.WAITS + "peer QP 22 (guest 1) is of type UC, not RC")
 
     def test_psns_wrap_around(self):
@@ -180,6 +183,37 @@ class Sentences(unittest.TestCase):
             self.says([State(1, RXE), guest(2, self.waiting(dgid=gid))],
                       self.WAITS + "peer QP 22 (guest 1), of soft-RoCE, does "
                       "not answer")
+
+    def test_a_peer_from_which_nothing_will_come(self):
+        one = qp(17, "::ffff:10.77.0.1", 22, **{"rq-posted": 4})
+        waits = "QP 17 (guest 2) is in rts, but its peer QP 22 (guest 1) "
+        self.says([guest(1), guest(2, one)],
+                  waits + "no longer exists: nothing will come")
+        self.says([guest(1, self.peer(**{"dest-qpn": 18})), guest(2, one)],
+                  "QP 22 (guest 1) is in rts, but its peer QP 18 (guest 2) no "
+                  "longer exists: nothing will come",
+                  waits + "is connected to QP 18 at 10.77.0.2: nothing will "
+                  "come")
+        broken = self.peer(state="err")
+        self.assertEqual(
+            View([guest(1, broken), guest(2, one)]).reasons()[1].sentence,
+            waits + "is in err: nothing will come")
+        # Guests that are ill, or not seen, are no reason of their own here.
+        self.says([State(1, RXE), guest(2, one)])
+        ill = guest(1, **{"link-up": False})
+        self.assertEqual([reason.code for reason
+                          in View([ill, guest(2, one)]).reasons()],
+                         ["carrier"])
+
+    def test_a_peer_that_is_not_connected_yet(self):
+        for state in "reset", "init":
+            other = self.peer(state=state)
+            for seconds, sentences in ((4, ()), (6, (
+                    "QP 17 (guest 2) is in rtr, but its peer QP 22 (guest 1) "
+                    f"is in {state}: nothing will come",))):
+                one = qp(17, "::ffff:10.77.0.1", 22, state="rtr", **{
+                    "state-since": NOW - seconds * SECOND})
+                self.says([guest(1, other), guest(2, one)], *sentences)
 
     def test_commands(self):
         queue = card()["command-queue"]

@@ -78,6 +78,22 @@ def rnr_srq(bench):
         assert other.do("poll") == [0]
 
 
+@test("RNR: at whatever moment it is looked at")
+def rnr_any_time(bench):
+    with world(bench) as verbs:
+        one, other = verbs.qp(2), verbs.qp(1)
+        one.connect(other, rnr=7)
+        # 0.64 ms until each retry: many looks fall between two of them.
+        other.connect(one, rnr_timer=12)
+        one.do("send")
+        words = (rf"QP {one.qpn} \(guest 2\) waits on RNR, retries without "
+                 rf"end: peer QP {other.qpn} \(guest 1\) has no receive "
+                 "posted, last post never")
+        verbs.says(words)
+        for _ in range(4):
+            verbs.says(words, absent="lost on the wire|come for it", seconds=0)
+
+
 @test("an RNR retry error")
 def rnr_error(bench):
     with world(bench) as verbs:
@@ -109,7 +125,22 @@ def peer_state(bench):
                    "takes no packets yet")
         other.do("destroy")
         verbs.qps.remove(other)
-        verbs.says(waits + rf"guest 1 has no QP {other.qpn}")
+        verbs.says(waits + rf"peer QP {other.qpn} \(guest 1\) no longer "
+                   "exists")
+
+
+@test("nothing to send, and the peer QP is gone")
+def peer_gone(bench):
+    with world(bench) as verbs:
+        one, other = verbs.pair()
+        one.do("recv", count=3)
+        other.do("destroy")
+        verbs.qps.remove(other)
+        words = f"{one} is in rts, but its peer {other} no longer exists: " \
+            "nothing will come"
+        verbs.says(re.escape(words))
+        status, text = command(bench.lab, "why", one.qpn)
+        assert (status, text) == (3, words + "\n"), text
 
 
 @test("no acknowledgement: the peer QP is connected to another")
