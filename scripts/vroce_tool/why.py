@@ -4,8 +4,9 @@
 import json
 import time
 
-from . import snapshot
-from .guest import CARD
+from . import relay, snapshot
+from .guest import CARD, RXE
+from .impair import Wire
 from .lab import Lab, add_lab
 from .reasons import View
 from .snapshot import KINDS
@@ -36,6 +37,26 @@ def confirmed(lab):
     return view, [reason for reason in held if reason]
 
 
+def notes(lab, view):
+    """Lines on what may be the cause and is seen in no card."""
+    lines = [f"guest {state.number} is soft-RoCE: its side is not seen"
+             for state in view.states if state.mode == RXE]
+    if lab.spec.get("relay") is None:
+        return lines
+    try:
+        directions = Wire(lab).directions()
+    except UserError as error:
+        return [*lines, str(error)]
+    for one in directions:
+        way = f"from guest {one['from']} to guest {one['to']}"
+        if one["blackout_seconds"]:
+            lines.append(f"the relay loses every frame {way}, for "
+                         f"{one['blackout_seconds']:.1f} s more")
+        elif one["spec"] != str(relay.OFF):
+            lines.append(f"the relay impairs frames {way}: {one['spec']}")
+    return lines
+
+
 def sentences(lab):
     """Lines for whoever waited in vain: what stands still, or each QP."""
     if not any(guest.mode == CARD for guest in lab.guests):
@@ -46,10 +67,12 @@ def sentences(lab):
         # It is asked when something has failed already.
         return [f"why nothing moves cannot be told: {error}"]
     if found:
-        return [reason.sentence for reason in found]
-    return ["nothing waits in the cards", *(
-        view.health(state, qp) for state in view.states if state.card
-        for qp in state.all("qp") if qp["dest-qpn"])]
+        told = [reason.sentence for reason in found]
+    else:
+        told = ["nothing waits in the cards", *(
+            view.health(state, qp) for state in view.states if state.card
+            for qp in state.all("qp") if qp["dest-qpn"])]
+    return told + notes(lab, view)
 
 
 def about(lab, view, found, qpn):
@@ -86,14 +109,13 @@ def run(args):
     health = []
     if args.qpn is not None:
         found, health = about(lab, view, found, args.qpn)
+    beside = notes(lab, view)
     if args.json:
         print(json.dumps({"waits": [reason.data() for reason in found],
-                          "well": health}, indent=2))
+                          "well": health, "notes": beside}, indent=2))
     else:
-        for line in [reason.sentence for reason in found] + health:
-            print(line)
-        if not found and not health:
-            print("nothing waits")
+        told = [reason.sentence for reason in found] + health
+        print("\n".join((told or ["nothing waits"]) + beside))
     return WAITS if found else 0
 
 

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What `vroce why` says of states that are hard to bring about in a guest."""
 
+import argparse
+import contextlib
+import io
+import json
 import sys
+import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
+from vroce_tool import why  # noqa: E402
 from vroce_tool.guest import CARD, RXE  # noqa: E402
 from vroce_tool.inspect import COLUMNS  # noqa: E402
 from vroce_tool.reasons import View  # noqa: E402
 from vroce_tool.snapshot import State  # noqa: E402
+from vroce_tool.util import UserError  # noqa: E402
 
 SECOND = 10 ** 9
 NOW = 100 * SECOND
@@ -280,6 +288,54 @@ class Progress(unittest.TestCase):
             "status": "bad response", "wr-id": 1, "receive": False})
         self.assertEqual(self.holds(self.reasons(), broke), ["error"])
         self.assertEqual(self.holds([], broke), [])
+
+
+class Notes(unittest.TestCase):
+    """What is in no card."""
+
+    def lab(self, relay=None):
+        return types.SimpleNamespace(name="a", spec={"relay": relay},
+                                     guests=[guest(1)])
+
+    def notes(self, *directions, error=None):
+        with mock.patch.object(why.Wire, "directions", side_effect=error,
+                               return_value=directions):
+            return why.notes(self.lab("relay.sock"), View([guest(1)]))
+
+    @staticmethod
+    def direction(sender, spec="off", blackout=0):
+        return {"from": sender, "to": 3 - sender, "spec": spec,
+                "blackout_seconds": blackout}
+
+    def test_the_wire(self):
+        self.assertEqual(self.notes(self.direction(1), self.direction(2)), [])
+        self.assertEqual(
+            self.notes(self.direction(1, blackout=7.25),
+                       self.direction(2, "loss=100%,seed=1")),
+            ["the relay loses every frame from guest 1 to guest 2, for 7.2 s "
+             "more",
+             "the relay impairs frames from guest 2 to guest 1: "
+             "loss=100%,seed=1"])
+        self.assertEqual(self.notes(error=UserError("the relay is gone")),
+                         ["the relay is gone"])
+
+    def test_soft_roce(self):
+        view = View([guest(1), State(2, RXE)])
+        unseen = "guest 2 is soft-RoCE: its side is not seen"
+        self.assertEqual(why.notes(self.lab(), View([guest(1)])), [])
+        args = argparse.Namespace(lab="a", qpn=None, json=False)
+        told = []
+        with mock.patch.object(why.Lab, "load", return_value=self.lab()), \
+                mock.patch.object(why, "confirmed", return_value=(view, [])):
+            for args.json in False, True:
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    self.assertEqual(why.run(args), 0)
+                told.append(out.getvalue())
+            self.assertEqual(why.sentences(self.lab()),
+                             ["nothing waits in the cards", unseen])
+        self.assertEqual(told[0], f"nothing waits\n{unseen}\n")
+        self.assertEqual(json.loads(told[1]),
+                         {"waits": [], "well": [], "notes": [unseen]})
 
 
 if __name__ == "__main__":

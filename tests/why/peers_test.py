@@ -268,6 +268,9 @@ def lost(bench):
             verbs.says(waits + peer + r"has not received it \(it expects PSN "
                        r"0, last packet from here never\): it was lost on the "
                        "wire")
+            _status, text = command(bench.lab, "why")
+            assert "the relay loses every frame from guest 2 to guest 1, " \
+                in text, text
             wire.blackout(0, sender=2)
             wire.blackout(600, sender=1)
             verbs.says(waits + peer + r"has received it \(it expects PSN 1\): "
