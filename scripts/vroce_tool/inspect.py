@@ -12,10 +12,24 @@ from .util import Command, UserError
 
 # What is a part of the card itself, not an object that a driver made.
 PARTS = ("port", "vector", "counter", "misuse")
+# What people look for first in an object; the rest is in alphabetical order.
+FIRST = ("qpn", "type", "state", "dest-qpn", "dgid", "cqn", "srqn", "key",
+         "eqn", "index", "vector", "rule", "name", "kind")
+# Times of the card's clock; of some, 0 means never.
+TIMES = {"last", "last-answer", "last-arm", "last-completion", "last-event",
+         "last-heard", "last-post", "last-raised", "last-receive-post",
+         "last-refused", "state-since", "time"}
+DEADLINES = {"retry-deadline", "rnr-deadline"}
+# The length of a region that is all of memory.
+ALL = 2 ** 64 - 1
 
 
 def _ago(state, entry, name):
     return f"{state.age(entry[name]):.3f} s" if name in entry else "-"
+
+
+def _length(mr):
+    return "all" if mr["length"] == ALL else mr["length"]
 
 
 def _ring(producer, consumer, size):
@@ -76,7 +90,7 @@ COLUMNS = {
         "PD": lambda s, m: m["pdn"],
         "ACCESS": lambda s, m: f"{m['access']:#x}",
         "ADDRESS": lambda s, m: f"{m['iova']:#x}",
-        "LENGTH": lambda s, m: m["length"],
+        "LENGTH": lambda s, m: _length(m),
         "PAGES": lambda s, m: m["pages"],
         "OF BYTES": lambda s, m: m.get("page-size", "-"),
         "VALID": lambda s, m: "yes" if m["valid"] else "no",
@@ -163,14 +177,31 @@ def table(rows):
                       in zip(row, widths)).rstrip() for row in rows]
 
 
-def details(entry, indent="  "):
+def _rank(name):
+    return FIRST.index(name) if name in FIRST else len(FIRST), name
+
+
+def _detail(state, entry, name):
+    """A member of an object as people read it."""
+    if name in TIMES:
+        return _ago(state, entry, name) + " ago" if entry[name] else "never"
+    if name in DEADLINES:
+        left = max(0, entry[name] - state.card["clock"]) / 1e9
+        return f"in {left:.3f} s"
+    if name == "ack-timeout":
+        return f"{entry[name] / 1e9:.3f} s"
+    return _length(entry) if name == "length" else entry[name]
+
+
+def details(state, entry, indent="  "):
     """Lines that tell all members of an object."""
     lines = []
-    for name, value in entry.items():
-        if isinstance(value, dict):
-            lines += [f"{indent}{name}:", *details(value, indent + "  ")]
-        elif not isinstance(value, list):
-            lines.append(f"{indent}{name}: {value}")
+    for name in sorted(entry, key=_rank):
+        if isinstance(entry[name], dict):
+            lines += [f"{indent}{name}:",
+                      *details(state, entry[name], indent + "  ")]
+        elif not isinstance(entry[name], list):
+            lines.append(f"{indent}{name}: {_detail(state, entry, name)}")
     return lines
 
 
@@ -184,13 +215,14 @@ def show(states, kinds, number):
             continue
         for kind in kinds:
             found = select(state, kind, number)
-            if not found:
-                continue
-            print(f"guest {state.number}, {kind}:")
+            title = f"guest {state.number}, {kind}:"
             if number is not None:
                 for entry in found:
-                    print("\n".join(details(entry)))
+                    print("\n".join([title, *details(state, entry)]))
+            elif not found:
+                print(title, "none")
             else:
+                print(title)
                 columns = COLUMNS[kind]
                 rows = [columns] + [[column(state, entry) for column
                                      in columns.values()] for entry in found]

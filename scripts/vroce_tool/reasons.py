@@ -635,8 +635,8 @@ class View:
             facts.append(f"connected to {self.peer(qp)[2]}")
         sent = distance(qp["sq-producer"], qp["sq-consumer"])
         if sent:
-            facts.append(f"waits for {qp.get('waits-for', 'nothing')} and "
-                         "goes on")
+            facts.append("makes progress (waits for "
+                         f"{qp.get('waits-for', 'nothing')})")
         else:
             posted = f"last post {ago(state.age(qp['last-post']))}" \
                 if qp["last-post"] else "nothing was ever posted"

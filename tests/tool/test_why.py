@@ -13,9 +13,8 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from vroce_tool import why  # noqa: E402
+from vroce_tool import inspect, why  # noqa: E402
 from vroce_tool.guest import CARD, RXE  # noqa: E402
-from vroce_tool.inspect import COLUMNS  # noqa: E402
 from vroce_tool.reasons import View  # noqa: E402
 from vroce_tool.snapshot import State  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
@@ -254,8 +253,17 @@ class Sentences(unittest.TestCase):
                   "SRQ 4 (guest 1) is in error, and each QP with it that needs "
                   "a receive: its doorbell record or a work request was wrong "
                   "or not readable")
-        self.assertEqual([COLUMNS["srq"]["ERROR"](None, entry)
+        self.assertEqual([inspect.COLUMNS["srq"]["ERROR"](None, entry)
                           for entry in (srq, broken)], ["-", "yes"])
+
+    def test_a_qp_that_is_well(self):
+        one = self.waiting(**{"waits-for": "the acknowledgement of PSN 5"})
+        view = View([guest(1, self.peer()), guest(2, one)])
+        self.assertEqual(
+            view.health(view.states[1], one),
+            "QP 17 (guest 2) is in rts, connected to peer QP 22 (guest 1), "
+            "makes progress (waits for the acknowledgement of PSN 5), 0 "
+            "receives posted")
 
     def test_what_the_card_itself_does_not_know(self):
         one = self.waiting(wait="unknown", **{"waits-for": "nothing"})
@@ -288,6 +296,41 @@ class Progress(unittest.TestCase):
             "status": "bad response", "wr-id": 1, "receive": False})
         self.assertEqual(self.holds(self.reasons(), broke), ["error"])
         self.assertEqual(self.holds([], broke), [])
+
+
+class Inspect(unittest.TestCase):
+    def shown(self, kind, number, *objects):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            inspect.show([guest(1, *objects)], [kind], number)
+        return out.getvalue().splitlines()
+
+    def test_all_of_one(self):
+        one = qp(22, "::ffff:10.77.0.2", 17, **{
+            "ack-timeout": 67108864, "rnr-deadline": NOW - 1,
+            "retry-deadline": NOW + SECOND // 2, "last-rule": 12,
+            "error": {"time": NOW - SECOND, "status": "flushed"}})
+        lines = self.shown("qp", 22, dict(reversed(one.items())))
+        self.assertEqual(lines[:6], [
+            "guest 1, qp:", "  qpn: 22", "  type: RC", "  state: rts",
+            "  dest-qpn: 17", "  dgid: ::ffff:10.77.0.2"])
+        for line in ("  ack-timeout: 0.067 s", "  retry-deadline: in 0.500 s",
+                     "  rnr-deadline: in 0.000 s", "  last-rule: 12",
+                     "  last-receive-post: never", "  last-post: 0.000 s ago",
+                     "    time: 1.000 s ago"):
+            self.assertIn(line, lines)
+        self.assertEqual(lines[6:], self.shown("qp", 22, one)[6:])
+
+    def test_none(self):
+        self.assertEqual(self.shown("srq", None), ["guest 1, srq: none"])
+        self.assertEqual(self.shown("srq", 3), [])
+
+    def test_a_region_that_is_all_of_memory(self):
+        mr = {"key": 2, "length": 2 ** 64 - 1}
+        length = inspect.COLUMNS["mr"]["LENGTH"]
+        self.assertEqual([length(None, mr), length(None, {"length": 4096})],
+                         ["all", 4096])
+        self.assertEqual(inspect.details(guest(1), mr),
+                         ["  key: 2", "  length: all"])
 
 
 class Notes(unittest.TestCase):

@@ -59,7 +59,7 @@ def rnr(bench):
             absent=r"^CQ")
 
 
-@test("RNR: without end, and of a shared receive queue")
+@test("RNR: without end, and of an SRQ (shared receive queue)")
 def rnr_srq(bench):
     with world(bench) as verbs:
         one, other = verbs.qp(2), verbs.qp(1, srq=True)
@@ -304,6 +304,8 @@ def inspect(bench):
                          text, re.MULTILINE), text
         _status, text = command(bench.lab, "inspect", "qp", one.qpn)
         assert f"  qpn: {one.qpn}\n" in text and "  state: rts\n" in text, text
+        assert re.search(r"^  state-since: [\d.]+ s ago$", text,
+                         re.MULTILINE), text
 
 
 @test("a pair whose time is up tells why nothing moves")
