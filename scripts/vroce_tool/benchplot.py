@@ -70,7 +70,8 @@ def _latency(rows):
             "set boxwidth 0.36", f"set xtics ({ticks}) rotate by -25",
             "unset xlabel", f"set ylabel '{rows[0]['unit']}'",
             "set key left top", f"set xrange [-0.6:{len(rows) - 0.4}]",
-            "set yrange [0:*]",
+            # Room for the key above the bars.
+            "set yrange [0:*]", "set offsets 0, 0, graph 0.2, 0",
             "plot " + ", ".join(lines), *data]
 
 
