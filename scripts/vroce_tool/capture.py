@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from .lab import Lab, add_lab, between
+from .labstate import stands_still
 from .util import (Command, Interrupted, UserError, finish, output_file, say,
                    start)
 
@@ -161,6 +162,8 @@ def run(args):
         words = ["-Y", args.filter]
     if args.boot:
         return _boot(lab, args.write, words)
+    if text := stands_still(lab.folder):
+        say(text)
     end = time.monotonic() + args.seconds if args.seconds else None
     try:
         with lab.watch():

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from . import wire
+from .labstate import refuse_if_stopped
 from .oops import console_tail
 from .qmp import QMP
 from .util import REPO, UserError, lab_option
@@ -23,6 +24,11 @@ SLIRP_ADDRESS = "10.0.2.15/24"
 # Where the shares are mounted in a guest.
 SHARES = {"vroce": "/vroce", "artifacts": "/artifacts"}
 SCRIPTS = "/vroce/scripts/vroce_tool/in_guest"
+
+# How long a program may take to end before it is killed, in tenths of a second.
+GRACE_TENTHS = 20
+# Where the guest keeps what a Remote has to know of its program.
+RUN = "/run"
 
 _serial = itertools.count()
 
@@ -256,6 +262,7 @@ class Guest:
                 text=True, errors="replace", timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
             self._refuse_if_panicked()
+            refuse_if_stopped(self.folder)
             raise UserError(f"guest {self.number}: '{command}' did not end in "
                             f"{timeout} s") from None
         if check and result.returncode:
@@ -287,19 +294,23 @@ class Remote:
 
     def __init__(self, guest, command):
         self.guest = guest
-        self.file = f"/run/vroce.{os.getpid()}.{next(_serial)}"
+        self.file = f"{RUN}/vroce.{os.getpid()}.{next(_serial)}"
         # sshd makes the shell the leader of a process group.
         self.line = (f"echo $$ > {self.file}; trap 'rm -f {self.file}' EXIT\n"
                      + command)
 
     def end(self):
         """End it and all of its process group, if it has not ended."""
-        # In a guest that has panicked nothing runs any more.
+        # In a guest that has panicked or stands still nothing would happen.
         with contextlib.suppress(UserError):
+            refuse_if_stopped(self.guest.folder)
+            # The leader removes the file when it ends: the others may go on.
             self.guest.run(
-                f"test ! -e {self.file} || {{ kill -- -$(cat {self.file}); "
-                f"sleep 0.2; kill -KILL -- -$(cat {self.file}); "
-                f"rm -f {self.file}; }} 2> /dev/null", check=False, timeout=20)
+                f"{{ read -r pid < {self.file} && kill -- -$pid && "
+                f"for _ in $(seq {GRACE_TENTHS}); do "
+                "kill -0 -- -$pid || break; sleep 0.1; done && "
+                f"kill -KILL -- -$pid; rm -f {self.file}; }} 2> /dev/null",
+                check=False, timeout=20)
 
 
 def shell_words(words):

@@ -24,6 +24,7 @@ from pathlib import Path
 from . import relay, setup, wire
 from .boot import await_ready, boot, kill
 from .guest import CARD, RXE, Guest, choose_accel
+from .labstate import read_state, refuse_if_stopped, stopped
 from .oops import ConsoleWatch
 from .supervise import start_time
 from .util import (DEFAULT_LAB, Command, UserError, cache_dir, elapsed,
@@ -107,6 +108,14 @@ class Lab:
         return lab
 
     @classmethod
+    def load_awake(cls, name):
+        """The running lab of that name; raises UserError when it is not, or
+        when its guests stand still and would never answer."""
+        lab = cls.load(name)
+        refuse_if_stopped(lab.folder)
+        return lab
+
+    @classmethod
     def all(cls):
         """Every lab that has a folder, running or not."""
         return [cls(path.name) for path in sorted(runtime_dir().iterdir())
@@ -140,10 +149,7 @@ class Lab:
     @property
     def state(self):
         """Per process: pid, start (see start_time) and, if it ended, exit."""
-        try:
-            return json.loads((self.folder / "state.json").read_text())
-        except (OSError, ValueError):
-            return {}
+        return read_state(self.folder)
 
     def process(self, guest):
         """The process of a guest's QEMU; None when it has ended."""
@@ -495,7 +501,7 @@ def describe(lab):
     began = lab.spec.get("began")
     return {"lab": lab.name, "running": lab.running(),
             "ready": "ready" in lab.spec,
-            "stopped": lab.state.get("supervisor", {}).get("stopped", False),
+            "stopped": stopped(lab.folder),
             "seconds": round(time.time() - began, 1) if began else None,
             "accel": lab.spec.get("accel"), "memory": lab.spec.get("memory"),
             "cpus": lab.spec.get("cpus"), "folder": str(lab.folder),

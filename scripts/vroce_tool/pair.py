@@ -295,7 +295,7 @@ def add_arguments(parser):
 
 
 def run(args):
-    lab = Lab.load(args.lab)
+    lab = Lab.load_awake(args.lab)
     if max(args.guests) > len(lab.guests):
         raise UserError(f"lab '{lab.name}' has {len(lab.guests)} guest(s); a "
                         f"pair of {args.guests[0]} and {args.guests[1]} needs "

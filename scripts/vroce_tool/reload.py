@@ -22,7 +22,7 @@ def add_arguments(parser):
 
 
 def run(args):
-    lab = Lab.load(args.lab)
+    lab = Lab.load_awake(args.lab)
     guests = [guest for guest in lab.guests if guest.mode == CARD]
     if not guests:
         raise UserError(f"no guest of lab '{lab.name}' has the card")

@@ -13,6 +13,7 @@ import tty
 
 from .guest import Remote, shell_words
 from .lab import Lab, add_guest, add_lab, between
+from .labstate import stands_still
 from .util import Command, UserError, say
 
 # Enter, then "~.", as in ssh; or Ctrl-].
@@ -43,7 +44,7 @@ def run_ssh(args):
         raise UserError(f"{words[0]} comes after the guest's number: options "
                         "stand before it, and a command after '--', as in "
                         "'vroce ssh --lab NAME 1 -- ls -l'")
-    lab = Lab.load(args.lab)
+    lab = Lab.load_awake(args.lab)
     guest = lab.guest(args.guest)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with lab.watch():
@@ -100,7 +101,8 @@ class _Terminal:
 
 
 def run_console(args):
-    guest = Lab.load(args.lab).guest(args.guest)
+    lab = Lab.load(args.lab)
+    guest = lab.guest(args.guest)
     with socket.socket(socket.AF_UNIX) as console:
         try:
             console.connect(str(guest.path("console.sock")))
@@ -108,6 +110,8 @@ def run_console(args):
             raise UserError(f"cannot connect to the console of guest "
                             f"{guest.number}: {error.strerror}") from None
         say(f"console of guest {guest.number}; Ctrl-] or Enter ~. leaves it")
+        if text := stands_still(lab.folder):
+            say(text)
         with _Terminal():
             _relay(console)
         print()
@@ -151,7 +155,7 @@ def add_dmesg(parser):
 
 
 def run_dmesg(args):
-    lab = Lab.load(args.lab)
+    lab = Lab.load_awake(args.lab)
     guest = lab.guest(args.guest)
     command = "dmesg --color=never" + (" --follow" if args.follow else "")
     status = run_in_guest(guest, command, stdin=subprocess.DEVNULL)

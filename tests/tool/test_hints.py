@@ -72,6 +72,12 @@ class Hints(Labs):
                 '{"supervisor": {"stopped": true}}')
             self.assertIn("lab a: stands still ('vroce cont --lab a' goes on)",
                           self.vroce("status").stdout)
+            for command, *rest in (["ssh", "1"], ["ssh", "1", "--", "true"],
+                                   ["dmesg", "1"], ["reload"],
+                                   ["pair", "--a", "x", "--b", "y"]):
+                with self.subTest(command=command):
+                    self.refused("lab 'a' stands still: 'vroce cont --lab a' "
+                                 "goes on", command, "--lab", "a", *rest)
 
     def test_already_running(self):
         with self.lab("a"):

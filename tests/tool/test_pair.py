@@ -8,11 +8,13 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path[:0] = [str(SCRIPTS)]
+sys.path[:0] = [str(SCRIPTS), str(Path(__file__).resolve().parent)]
 
-from vroce_tool import pair  # noqa: E402
+from support import Programs  # noqa: E402
+from vroce_tool import guest, pair  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
 LISTEN = """
@@ -103,6 +105,51 @@ class ListenWait(unittest.TestCase):
     def test_ends_with_its_input(self):
         self.watch.stdin.close()
         self.assertEqual(self.says(20), "")
+
+
+class End(Programs):
+    """Ending a program in a guest, which is this machine."""
+
+    def setUp(self):
+        super().setUp()
+        # As sshd: a shell that leads a process group.
+        self.program("ssh", 'for line; do :; done; exec setsid -w bash -c '
+                     '"$line"')
+        patch = mock.patch.object(guest, "RUN", str(self.folder))
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.guest = guest.Guest(1, guest.CARD, self.folder, self.folder, 1,
+                                 self.folder)
+
+    def remote(self, command):
+        """(Remote, its ssh) of a command that has printed a line."""
+        remote = guest.Remote(self.guest, command)
+        child = subprocess.Popen(self.guest.ssh_command(remote.line),
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.kill)
+        self.assertEqual(child.stdout.readline(), "on\n")
+        return remote, child
+
+    def test_a_program_that_stands_still(self):
+        remote, child = self.remote(
+            "sh -c 'echo on; kill -STOP $$; sleep 60'; true")
+        remote.end()
+        # Its pipe ends when nothing of it is left.
+        self.assertEqual(child.communicate(timeout=20)[0], "")
+        self.assertFalse(Path(remote.file).exists())
+
+    def test_a_lab_that_stands_still(self):
+        remote, child = self.remote("echo on; sleep 60")
+        (self.folder / "state.json").write_text(
+            '{"supervisor": {"stopped": true}}')
+        with mock.patch.object(self.guest, "run") as run:
+            remote.end()
+        run.assert_not_called()
+        (self.folder / "state.json").unlink()
+        remote.end()
+        child.communicate(timeout=20)
 
 
 if __name__ == "__main__":
