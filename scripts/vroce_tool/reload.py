@@ -13,7 +13,10 @@ from .util import Command, UserError, elapsed, say, step
 def reload_guest(guest):
     """Replace the driver of one guest; returns {"old", "new", "netdev"}."""
     result = guest.run(f"{SCRIPTS}/reload {wire.mac(guest.number)} "
-                       f"{guest.ipv4}")
+                       f"{guest.ipv4}", check=False)
+    if result.returncode:
+        raise UserError(f"guest {guest.number}: "
+                        f"{result.stderr.strip() or 'reload failed'}")
     return dict(word.split("=", 1) for word in result.stdout.split())
 
 

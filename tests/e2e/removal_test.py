@@ -6,8 +6,33 @@ from vroce_tool.e2e import test
 from vroce_tool.guest import SCRIPTS
 from vroce_tool.pair import run_pair
 from vroce_tool.reload import reload_guest
+from vroce_tool.util import UserError
 
 TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 10"
+
+
+@test("reload says which program has the card open")
+def busy(bench):
+    guest = bench.guest(1)
+    facts = guest.rdma()
+    # A server that nobody asks for anything.
+    guest.run(f"ibv_rc_pingpong -d {facts['dev']} -g {facts['gid']} "
+              "> /dev/null 2>&1 < /dev/null & echo $! > /run/busy; "
+              f"until {SCRIPTS}/card-users | grep -q .; do sleep 0.1; done")
+    pid = bench.run(1, "cat /run/busy").strip()
+    try:
+        reload_guest(guest)
+    except UserError as error:
+        assert str(error) == (
+            f"guest 1: ibv_rc_pingpong (pid {pid}) has the card open; end it "
+            "and reload again"), error
+    else:
+        raise AssertionError("it was reloaded")
+    finally:
+        # An open device has gone when its process has.
+        bench.run(1, f"kill {pid}; rm /run/busy; "
+                  f"while test -e /proc/{pid}; do sleep 0.1; done")
+    programs.works(bench)
 
 
 @test("reload leaves a working card")
