@@ -24,6 +24,8 @@ from .util import (Command, UserError, finish, output_file, start,
 LEAVE_SECONDS = 20
 FAILED_SECONDS = 2
 PERIOD_SECONDS = 0.5
+# What why.sentences() begins with when nothing stands still.
+NOTHING = "nothing waits in the cards"
 # "{{word}}" is the text "{word}"; the shell's "${word}" is its own affair.
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}"
                          r"|(?<![${])\{([A-Za-z_]\w*)\}")
@@ -211,7 +213,7 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
             # Of a kernel in trouble no questions are asked.
             if result.error and not watch.check() and \
                     None in (result.a.status, result.b.status):
-                result.waits = why.sentences(lab)
+                result.waits = _waits(lab, result)
         finally:
             for part in (client, server):
                 if part:
@@ -224,6 +226,13 @@ def run_pair(lab, a, b, *, guests=(1, 2), timeout=120, show=False,
         result.error = f"a guest's kernel reports: {result.kernel[0]}"
     result.seconds = round(time.monotonic() - began, 3)
     return result
+
+
+def _waits(lab, result):
+    """What stands still now; all is well is news only of who waited."""
+    waits = why.sentences(lab)
+    failed = result.a.status or result.b.status
+    return [] if failed and waits[:1] == [NOTHING] else waits
 
 
 def _converse(listens, server, client, deadline, daemon, watch):

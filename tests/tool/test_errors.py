@@ -451,6 +451,25 @@ class Labs(Errors):
         self.assertEqual(result.why(),
                          "side b (guest 2) ended with exit status 7")
 
+    def test_what_a_pair_says_of_the_cards(self):
+        well = [pair.NOTHING, "guest 1 QP 17: well"]
+        stands = ["guest 1 QP 17 waits"]
+        for status, waits, told in ((None, well, well), (None, stands, stands),
+                                    (7, well, []), (7, stands, stands)):
+            result = pair.Result(pair.Side("a", 1, "x"),
+                                 pair.Side("b", 2, "y", status))
+            with self.subTest(status=status, waits=waits), \
+                    mock.patch.object(pair.why, "sentences",
+                                      return_value=waits):
+                self.assertEqual(pair._waits(self.lab, result), told)
+
+    def test_a_pair_knows_when_all_is_well(self):
+        cards = types.SimpleNamespace(
+            guests=[types.SimpleNamespace(mode=guest.CARD)], spec={})
+        with mock.patch.object(pair.why, "confirmed",
+                               return_value=(mock.Mock(states=[]), [])):
+            self.assertEqual(pair.why.sentences(cards)[0], pair.NOTHING)
+
 
 if __name__ == "__main__":
     unittest.main()
