@@ -61,6 +61,8 @@ def _why_ended(lab, name, status):
     message = f"{what} ended (exit status {status})"
     if text:
         message += f":\n{text}"
+    if lab.spec["accel"] == "kvm" and "kvm" in text.lower():
+        message += "\nKVM does not work here: --accel tcg does without"
     if name not in MIDDLE and not text:
         number = int(name.removeprefix("guest"))
         message += "; its console:\n" + console_tail(lab.guest(number))

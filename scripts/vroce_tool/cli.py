@@ -29,8 +29,22 @@ OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
                   errno.EPERM}
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong first, and of the command that it is wrong with."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}")
+
+    def parse_known_args(self, args=None, namespace=None):
+        # What a command does not know, nobody knows.
+        namespace, extras = super().parse_known_args(args, namespace)
+        if extras:
+            self.error(f"unrecognized arguments: {' '.join(extras)}")
+        return namespace, extras
+
+
 def make_parser():
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vroce", description="Guests that exchange RDMA over an RDMA "
         "network card that exists only in software.",
         epilog="'vroce COMMAND --help' tells more about a command.")

@@ -129,7 +129,7 @@ def _prepare(options, args, outcomes):
     artifacts = setup.ensure(yes=args.yes)
     outcomes.append(Outcome("set up", "pass", time.monotonic() - began, {}))
     began = time.monotonic()
-    lab = Starter(options, artifacts).start()
+    lab = Starter(options, artifacts).start(keep_logs=True)
     outcomes.append(Outcome("boot two guests", "pass",
                             time.monotonic() - began,
                             {"accelerator": options.accel}))

@@ -82,6 +82,8 @@ class Lab:
         self.name = name
         self.folder = runtime_dir() / name
         self.logs = cache_dir() / "labs" / name
+        # Of the last one that did not come up; no lab has a dot in its name.
+        self.failed_logs = self.logs.with_name(f"{name}.failed")
         self.spec = {}
 
     @classmethod
@@ -200,12 +202,13 @@ class Lab:
     def remove(self):
         remove_tree(self.folder)
         remove_tree(self.logs)
+        remove_tree(self.failed_logs)
 
 
 # ----------------------------------------------------------------------- up
 
 class Starter:
-    """Starts one lab; whatever goes wrong, nothing of it remains."""
+    """Starts one lab; whatever goes wrong, nothing of it runs on."""
 
     def __init__(self, options, artifacts):
         self.options = options
@@ -261,8 +264,11 @@ class Starter:
         for process in spec["processes"]:
             print(shlex.join(process["argv"]))
 
-    def start(self):
-        """Boot and wait until every guest is ready; returns the Lab."""
+    def start(self, keep_logs=False):
+        """Boot and wait until every guest is ready; returns the Lab.
+
+        keep_logs: of a lab that fails, too; the UserError says where.
+        """
         if self.wire.relay_fds:
             relay.build()
         lock = self._claim()
@@ -281,20 +287,33 @@ class Starter:
                             progress, supervisor)
             os.write(owner, b"k")
             return self.lab
+        except UserError as error:
+            if not keep_logs:
+                self._clear(supervisor)
+                raise
+            # The supervisor would delete them.
+            self.lab.logs.rename(self.lab.failed_logs)
+            self._clear(supervisor)
+            raise UserError(f"{error}\nthe logs are in "
+                            f"{self.lab.failed_logs}") from None
         except BaseException:
-            if supervisor:
-                with contextlib.suppress(ProcessLookupError):
-                    supervisor.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    supervisor.wait(STOP_SECONDS)
-                if supervisor.poll() is None:
-                    supervisor.kill()
-            self.lab.remove()
+            self._clear(supervisor)
             raise
         finally:
             for fd in (reader, owner, lock):
                 if fd is not None:
                     os.close(fd)
+
+    def _clear(self, supervisor):
+        if supervisor:
+            with contextlib.suppress(ProcessLookupError):
+                supervisor.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                supervisor.wait(STOP_SECONDS)
+            if supervisor.poll() is None:
+                supervisor.kill()
+        remove_tree(self.lab.folder)
+        remove_tree(self.lab.logs)
 
     def _claim(self):
         """Make the lab's folders and take its lock; returns the lock's fd."""
@@ -423,6 +442,18 @@ def check_up(options):
     options.accel = choose_accel(options.accel)
 
 
+def require_memory(options):
+    """Refuse guests that together have more memory than this machine."""
+    amounts = dict(re.findall(r"(\w+): +(\d+) kB",
+                              Path("/proc/meminfo").read_text()))
+    there = (int(amounts["MemTotal"]) + int(amounts["SwapTotal"])) >> 10
+    if options.count * options.memory > there:
+        raise UserError(f"{options.count} guest"
+                        f"{'s' * (options.count > 1)} of {options.memory} MiB "
+                        f"each do not fit into this machine's {there} MiB, "
+                        "swap included: use a smaller --memory")
+
+
 def up_options(count, **changes):
     """The options of `vroce up COUNT`, with changes, for other commands."""
     parser = argparse.ArgumentParser()
@@ -438,13 +469,14 @@ def run_up(options):
     if options.dry_run:
         Starter(options, setup.planned()).dry_run()
         return
+    require_memory(options)
     lab = Lab(options.lab)
     if lab.running():
         # Say so before a set-up that may take minutes.
         raise UserError(f"lab '{lab.name}' is already running: stop it with "
                         f"'vroce down{lab.option}', or start another one with "
                         "--lab NAME")
-    lab = Starter(options, setup.ensure()).start()
+    lab = Starter(options, setup.ensure()).start(keep_logs=True)
     took = elapsed(lab.spec["ready"] - lab.spec["began"])
     say(f"lab '{lab.name}' is up after {took}: try 'vroce ssh{lab.option} 1' "
         "or 'vroce status'")
@@ -479,6 +511,7 @@ def add_down(parser):
 def run_down(args):
     labs = Lab.all() if args.all else [Lab(args.lab)]
     if not args.all and not labs[0].exists():
+        labs[0].remove()
         say(f"no lab '{args.lab}' is running")
         return
     for lab in labs:
@@ -509,12 +542,15 @@ def describe(lab):
 
 
 def add_status(parser):
+    parser.add_argument("--lab", metavar="NAME", type=lab_name,
+                        help="only that one (default: every lab)")
     parser.add_argument("--json", action="store_true",
                         help="print it as data")
 
 
 def run_status(args):
-    labs = [describe(lab) for lab in Lab.all()]
+    labs = [describe(lab) for lab in
+            ([Lab.find(args.lab)] if args.lab else Lab.all())]
     if args.json:
         print(json.dumps({"labs": labs}, indent=2))
         return
@@ -529,7 +565,8 @@ def run_status(args):
               f"processors and {lab['memory']} MiB a guest, logs in "
               f"{lab['logs']}")
         for guest in lab["guests"]:
-            how = f"pid {guest['pid']}, ssh port {guest['ssh_port']}" \
+            port = guest["ssh_port"] or "not yet"
+            how = f"pid {guest['pid']}, ssh port {port}" \
                 if guest["running"] else f"ended ({guest['exit']})"
             print(f"  guest {guest['guest']}: {guest['mode']}, {how}, "
                   f"{guest['ipv4']}, {guest['ipv6']}, {guest['mac']}")

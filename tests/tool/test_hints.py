@@ -79,6 +79,13 @@ class Hints(Labs):
                     self.refused("lab 'a' stands still: 'vroce cont --lab a' "
                                  "goes on", command, "--lab", "a", *rest)
 
+    def test_status_of_one(self):
+        with self.lab("a"), self.lab("b"):
+            text = self.vroce("status", "--lab", "b").stdout
+            self.assertTrue(text.startswith("lab b: "), text)
+            self.assertNotIn("lab a", text)
+            self.refused("no lab 'x' is running", "status", "--lab", "x")
+
     def test_already_running(self):
         with self.lab("a"):
             self.refused("'vroce down --lab a'", "up", "--lab", "a", "2")

@@ -181,7 +181,12 @@ open({str(done)!r}, "w").close()
             boot.await_ready(one, [one.guest(1)], 5, mock.Mock())
         boot.kill(one, one.guest(1))
         with self.assertRaisesRegex(UserError, "(?s)QEMU of guest1 ended .exit "
-                                    "status -9.:.*out of luck"):
+                                    "status -9.:.*out of luck$"):
+            boot.await_ready(one, [one.guest(1)], 1, mock.Mock())
+        one.spec["accel"] = "kvm"
+        one.guest(1).log("qemu").write_text("kvm_foo: Assertion failed\n")
+        with self.assertRaisesRegex(UserError, "KVM does not work here: "
+                                    "--accel tcg"):
             boot.await_ready(one, [one.guest(1)], 1, mock.Mock())
 
     def test_busy_name(self):
@@ -218,19 +223,31 @@ open({str(done)!r}, "w").close()
         self.assertIsNone(bystander.poll())
         self.assertFalse(one.folder.exists())
 
-    def failing(self, qemu, pattern):
+    def failing(self, qemu, pattern, **options):
+        """A lab that does not come up; returns it."""
         starter = lab.Starter(lab.up_options(1, lab="a"), artifacts(qemu))
         with contextlib.redirect_stderr(io.StringIO()), \
                 self.assertRaisesRegex(UserError, pattern):
-            starter.start()
+            starter.start(**options)
         self.assertFalse(starter.lab.folder.exists())
         self.assertFalse(starter.lab.logs.exists())
+        return starter.lab
 
     def test_qemu_that_is_not_there(self):
         self.failing("/nonexistent/qemu", "/nonexistent/qemu")
 
     def test_qemu_that_refuses_an_option(self):
-        self.failing("/bin/false", "QEMU of guest1 ended .exit status 1")
+        one = self.failing("/bin/false",
+                           "QEMU of guest1 ended .exit status 1")
+        self.assertFalse(one.failed_logs.exists())
+
+    def test_the_logs_of_a_lab_that_did_not_come_up(self):
+        for _ in range(2):
+            one = self.failing("/bin/false", "(?s)ended.*\nthe logs are in "
+                               ".*a.failed$", keep_logs=True)
+            self.assertTrue((one.failed_logs / "1-qemu.log").exists())
+        self.vroce("down", "--lab", "a")
+        self.assertFalse(one.failed_logs.exists())
 
 
 if __name__ == "__main__":

@@ -46,8 +46,19 @@ class Arguments(Folders):
             with self.subTest(words=words):
                 self.refused(2, text, *words)
 
+    def test_usage_errors_are_of_the_command(self):
+        for words, text in (
+                (["status", "--foo"], "vroce status: unrecognized arguments: "
+                 "--foo usage: vroce status [-h] [--lab NAME] [--json]"),
+                (["pcap", "--lab"], "vroce pcap: argument --lab: expected one "
+                 "argument usage: vroce pcap ")):
+            with self.subTest(words=words):
+                self.refused(2, text, *words)
+
     def test_mistakes_have_status_1(self):
         for text, *words in (
+                ("1 guest of 1022976 MiB each do not fit into this machine's",
+                 "up", "1", "--memory", "999G"),
                 ("there is no guest 3 among 2", "up", "2", "--rxe", "3"),
                 ("write PROPERTY=VALUE", "up", "2", "--card", "num-qps"),
                 ("there is no suite 'nonesuch'", "test", "nonesuch"),
