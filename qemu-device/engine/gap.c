@@ -25,6 +25,12 @@ struct vr_gap *vr_gap_at(struct vr_req *req, uint32_t psn)
     return NULL;
 }
 
+bool vr_gap_overlap(const struct vr_gap *a, const struct vr_gap *b)
+{
+    return vr_psn_diff(a->psn, vr_psn_add(b->psn, b->num)) < 0 &&
+           vr_psn_diff(b->psn, vr_psn_add(a->psn, a->num)) < 0;
+}
+
 /* Is psn among what is being sent again, and not sent yet? */
 static bool is_coming(const struct vr_qp *qp, uint32_t psn)
 {
@@ -38,10 +44,15 @@ static void add_gap(struct vr_engine *e, struct vr_qp *qp, uint32_t psn,
                     uint32_t num)
 {
     struct vr_req *req = &qp->req;
+    struct vr_gap gap = { .psn = psn, .num = num };
 
-    if (num && req->num_gaps < VR_MAX_GAPS && !vr_gap_at(req, psn) &&
-        !is_coming(qp, psn)) {
-        req->gaps[req->num_gaps++] = (struct vr_gap) { .psn = psn, .num = num };
+    for (uint32_t i = 0; i < req->num_gaps; i++) {
+        if (vr_gap_overlap(&gap, &req->gaps[i])) {
+            return;
+        }
+    }
+    if (num && req->num_gaps < VR_MAX_GAPS && !is_coming(qp, psn)) {
+        req->gaps[req->num_gaps++] = gap;
         vr_sched_add(e, qp);
     }
 }
@@ -64,7 +75,8 @@ void vr_gap_learn(struct vr_engine *e, struct vr_qp *qp,
     uint32_t last = nak->msn >> 16, start = nak->msn >> 8 & 0xff;
     uint32_t num = nak->msn & 0xff, lacks;
 
-    if (nak->psn != req->una || start + num > last ||
+    if (!req->peer_keeps || req->waiting_rnr || nak->psn != req->una ||
+        start + num > last ||
         (int32_t)last >= vr_psn_diff(req->sent, req->una)) {
         return;
     }
@@ -79,10 +91,15 @@ void vr_gap_closed(struct vr_req *req)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < req->num_gaps; i++) {
-        struct vr_gap *gap = &req->gaps[i];
+        struct vr_gap gap = req->gaps[i];
+        int32_t over = vr_psn_diff(req->una, gap.psn);
 
-        if (vr_psn_diff(vr_psn_add(gap->psn, gap->num), req->una) > 0) {
-            req->gaps[n++] = *gap;
+        if (over > 0) {
+            gap.psn = req->una;
+            gap.num -= over < (int32_t)gap.num ? over : (int32_t)gap.num;
+        }
+        if (gap.num) {
+            req->gaps[n++] = gap;
         }
     }
     req->num_gaps = n;

@@ -33,10 +33,18 @@ static struct vr_held **slot_of(struct vr_hold *hold, uint32_t psn)
     return &hold->slot[psn % VR_HOLD_PACKETS];
 }
 
-/* How many PSNs a request takes: those of its answer, if it is a READ. */
+/*
+ * How many PSNs a request takes: those of its answer, if it is a READ. What is
+ * further away than this cannot be named: a peer may say any length.
+ */
 static uint32_t span(const struct vr_sp *sp)
 {
-    return sp->op == VR_OP_READ_REQ ? vr_num_packets(sp->dma_len, sp->mtu) : 1;
+    uint32_t n = 1;
+
+    if (sp->op == VR_OP_READ_REQ) {
+        n = vr_num_packets(sp->dma_len, sp->mtu);
+    }
+    return n < VR_HOLD_PACKETS ? n : VR_HOLD_PACKETS;
 }
 
 static void drop(struct vr_engine *e, struct vr_hold *hold, uint32_t psn)
@@ -181,7 +189,11 @@ bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take)
         e->held--;
         take(e, e, qp, &h->sp);
         free(h);
-        if (!qp->resp.hold || qp->resp.psn == psn) {
+        if (!qp->resp.hold) {
+            break;
+        }
+        if (qp->resp.psn == psn) {
+            advance(e, qp);     /* that may have been the last one */
             break;
         }
         psn = qp->resp.psn;
@@ -191,18 +203,24 @@ bool vr_hold_drain(struct vr_engine *e, struct vr_qp *qp, vr_hold_fn *take)
 
 /* ----------------------------------------------------------------- gaps */
 
+/* The packet psn if it is held: a slot is for all PSNs of one remainder. */
+static const struct vr_held *held_at(struct vr_hold *hold, uint32_t psn)
+{
+    const struct vr_held *h = *slot_of(hold, psn);
+
+    return h && h->sp.psn == psn ? h : NULL;
+}
+
 /* Move told over what is there: to the next gap, or to the end. */
 static void skip_held(struct vr_hold *hold)
 {
     const struct vr_held *h;
 
-    while (vr_psn_diff(hold->told, hold->end) < 0) {
-        h = *slot_of(hold, hold->told);
-        if (!h || h->sp.psn != hold->told) {
-            return;
-        }
+    while (vr_psn_diff(hold->told, hold->end) < 0 &&
+           (h = held_at(hold, hold->told))) {
         hold->told = vr_psn_add(hold->told, span(&h->sp));
     }
+    limit_told(hold);
 }
 
 bool vr_hold_gap(struct vr_qp *qp)
@@ -216,10 +234,10 @@ bool vr_hold_gap(struct vr_qp *qp)
     return vr_psn_diff(hold->told, hold->end) < 0;
 }
 
-/* The first packet held from psn on; there is one. */
+/* The first packet held from psn on, or the end. */
 static uint32_t next_held(struct vr_hold *hold, uint32_t psn)
 {
-    while (!*slot_of(hold, psn)) {
+    while (psn != hold->end && !held_at(hold, psn)) {
         psn = vr_psn_add(psn, 1);
     }
     return psn;
@@ -233,7 +251,6 @@ uint32_t vr_hold_name_gap(struct vr_qp *qp, uint32_t psn)
     if (vr_hold_gap(qp)) {
         start = vr_psn_diff(hold->told, psn);
         hold->told = next_held(hold, hold->told);
-        limit_told(hold);
         num = vr_psn_diff(hold->told, psn) - start;
     }
     /* What lies that far behind a READ cannot be named, and need not be. */
@@ -293,6 +310,7 @@ void vr_io_hold(struct vr_io *io, struct vr_engine *e, struct vr_qp *qp)
         }
         if (!io->failed) {
             VR_IO(io, hold->told);
+            io->failed |= hold->told > VR_PSN_MASK;
             limit_told(hold);
         }
         return;

@@ -172,7 +172,7 @@ void vr_recover_skip(struct vr_engine *e, struct vr_qp *qp)
         if (vr_psn_diff(vr_req_cur_psn(qp), req->skip) < 0) {
             return;
         }
-        if (gap) {
+        if (req->filling && gap) {
             gap->filled_at = e->now;
         }
         req->skipping = req->filling = false;

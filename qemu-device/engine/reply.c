@@ -308,6 +308,9 @@ enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
     enum vr_turn turn = serve_answers(e, qp, budget);
 
     while (turn == VR_TURN_IDLE && qp->resp.have_ack) {
+        if (*budget <= 0) {
+            return VR_TURN_MORE;
+        }
         if (!vr_tx_room(e, qp->loopback)) {
             return vr_no_room(qp->loopback);
         }

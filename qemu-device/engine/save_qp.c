@@ -150,7 +150,6 @@ static void io_gaps(struct vr_io *io, struct vr_req *req)
         VR_IO(io, req->gaps[i].psn);
         VR_IO(io, req->gaps[i].num);
         VR_IO(io, req->gaps[i].filled_at);
-        io->failed |= req->gaps[i].num >= VR_HOLD_PACKETS;
     }
 }
 
@@ -306,6 +305,33 @@ static bool early_sane(const struct vr_qp *qp)
     return true;
 }
 
+/* Gaps that a peer can have named: between una and sent, each its own. */
+static bool gaps_sane(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+    uint32_t flight = vr_psn_diff(req->sent, req->una);
+
+    if (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) {
+        return true;
+    }
+    for (uint32_t i = 0; i < req->num_gaps; i++) {
+        const struct vr_gap *gap = &req->gaps[i];
+        int32_t off = vr_psn_diff(gap->psn, req->una);
+
+        if (gap->psn > VR_PSN_MASK || !gap->num ||
+            gap->num >= VR_HOLD_PACKETS || off < 0 ||
+            off + gap->num > flight) {
+            return false;
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (vr_gap_overlap(gap, &req->gaps[k])) {
+                return false;
+            }
+        }
+    }
+    return req->arrived <= flight;
+}
+
 static bool req_sane(const struct vr_qp *qp)
 {
     const struct vr_req *req = &qp->req;
@@ -322,7 +348,8 @@ static bool req_sane(const struct vr_qp *qp)
                    f->end - req->consumer <= f->index - req->consumer)) {
         return false;
     }
-    return shadows_sane(qp) && una_sane(qp) && early_sane(qp);
+    return shadows_sane(qp) && una_sane(qp) && early_sane(qp) &&
+           gaps_sane(qp);
 }
 
 /* ----------------------------------------------------------- responder */

@@ -178,6 +178,7 @@ void vr_recover_skip(struct vr_engine *e, struct vr_qp *qp);
 /* Take over what a NAK with VR_SP_NAMES says of packets behind una. */
 void vr_gap_learn(struct vr_engine *e, struct vr_qp *qp,
                   const struct vr_sp *nak);
+bool vr_gap_overlap(const struct vr_gap *a, const struct vr_gap *b);
 /* The gap that psn lies in, or NULL. */
 struct vr_gap *vr_gap_at(struct vr_req *req, uint32_t psn);
 /* The next gap to be filled: its first packet, and behind its last. */

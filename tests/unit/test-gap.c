@@ -164,6 +164,53 @@ static void test_far(void)
     drv_end_fini(&w.end);
 }
 
+/*
+ * READs that overlap, and of more packets than there are PSNs: what is named of
+ * them matters little, but the device comes to rest.
+ */
+static void test_hostile_reads(void)
+{
+    static const uint32_t lens[] = {
+        300 * 1024, 1000 * 1024, 0x80000000, 0x80000400, 0xffffffff,
+    };
+    struct world w;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(lens); i++) {
+        for (size_t k = 0; k < G_N_ELEMENTS(lens); k++) {
+            world_init(&w);
+            rx_request(&w, 1, lens[i], true);
+            rx_request(&w, 2, lens[k], true);
+            rx_request(&w, 9, 0, true);
+            rx_request(&w, 200, lens[i], true);
+            rx_request(&w, 3, 0, true);
+            g_assert_cmphex(w.vq->resp.psn, ==, PSN);
+            drv_end_fini(&w.end);
+        }
+    }
+}
+
+/* Nothing is held any more, since there was no receive for it. */
+static void test_all_refused(void)
+{
+    struct drv_wr wr = { 0 };
+    struct vr_sp bad;
+    struct world w;
+
+    world_init(&w);
+    g_assert_true(drv_post_recv(&w.end.qp, &wr));
+    rx_request(&w, 1, 0, false);
+    rx_request(&w, 0, 0, false);
+    g_assert_cmpuint(vr_counters(w.end.h->e)[VROCE_CNT_TX_RNR_NAK], ==, 1);
+    fh_advance(w.end.h, 2000 * US);
+    for (uint32_t n = 5; n >= 3; n -= 2) {      /* longer than what they say */
+        bad = packet(&w, VR_OP_WRITE, n);
+        bad.flags = VR_SP_FIRST | VR_SP_NAMES;
+        receive(&w, &bad);
+    }
+    g_assert_cmphex(w.vq->resp.psn, ==, vr_psn_add(PSN, 1));
+    drv_end_fini(&w.end);
+}
+
 static void post_sends(struct world *w, uint32_t num)
 {
     const struct drv_wr wr = { .opcode = VROCE_WQE_SEND };
@@ -274,6 +321,49 @@ static void test_nonsense(void)
     drv_end_fini(&w.end);
 }
 
+/* Gaps that overlap: each packet is sent again once. */
+static void test_overlap(void)
+{
+    struct world w;
+
+    world_init(&w);
+    learn(&w);
+    rx_answer(&w, VR_SYN_NAK_PSN, 4, VR_SP_NAMES, 20 << 16 | 10 << 8 | 5);
+    for (uint32_t start = 1; start < 20; start++) {
+        rx_answer(&w, VR_SYN_NAK_PSN, 4, VR_SP_NAMES,
+                  20 << 16 | start << 8 | (20 - start));
+    }
+    for (uint32_t i = 0; i < w.vq->req.num_gaps; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            g_assert_false(vr_gap_overlap(&w.vq->req.gaps[i],
+                                          &w.vq->req.gaps[k]));
+        }
+    }
+    drv_end_fini(&w.end);
+}
+
+/* What was not asked for is not learned; what una has passed is cut off. */
+static void test_limits(void)
+{
+    struct world w;
+
+    world_init(&w);
+    post_sends(&w, 20);
+    rx_answer(&w, VR_SYN_NAK_PSN, 0, VR_SP_NAMES, 9 << 16 | 6 << 8 | 2);
+    g_assert_false(w.vq->req.peer_names);
+    g_assert_cmpuint(w.vq->req.num_gaps, ==, 0);
+    drv_end_fini(&w.end);
+
+    world_init(&w);
+    learn(&w);
+    rx_answer(&w, VR_SYN_NAK_PSN, 4, VR_SP_NAMES, 12 << 16 | 6 << 8 | 4);
+    rx_answer(&w, VR_SYN_ACK, 11, 0, 0);
+    g_assert_cmpuint(w.vq->req.num_gaps, ==, 1);
+    g_assert_cmphex(w.vq->req.gaps[0].psn, ==, vr_psn_add(PSN, 12));
+    g_assert_cmpuint(w.vq->req.gaps[0].num, ==, 2);
+    drv_end_fini(&w.end);
+}
+
 /* A peer that does not keep after all is not asked any more. */
 static void test_unlearn(void)
 {
@@ -295,7 +385,11 @@ int main(int argc, char **argv)
     g_test_add_func("/gap/responder", test_responder);
     g_test_add_func("/gap/burst", test_burst);
     g_test_add_func("/gap/far", test_far);
+    g_test_add_func("/gap/hostile-reads", test_hostile_reads);
+    g_test_add_func("/gap/all-refused", test_all_refused);
     g_test_add_func("/gap/requester", test_requester);
+    g_test_add_func("/gap/overlap", test_overlap);
+    g_test_add_func("/gap/limits", test_limits);
     g_test_add_func("/gap/nonsense", test_nonsense);
     g_test_add_func("/gap/unlearn", test_unlearn);
     return g_test_run();
