@@ -255,7 +255,6 @@ static void rnr_nak(struct vr_engine *e, struct vr_qp *qp, uint8_t code)
         req->rnr_left--;
     }
     req->waiting_rnr = true;
-    req->num_gaps = 0;
     vr_go_back(e, qp);
     vr_timer_cancel(e, &req->retry_timer);
     vr_timer_set(e, &req->rnr_timer, e->now + rnr_timer[code] * 10000ull);

@@ -211,26 +211,20 @@ static const struct vr_held *held_at(struct vr_hold *hold, uint32_t psn)
     return h && h->sp.psn == psn ? h : NULL;
 }
 
-/* Move told over what is there: to the next gap, or to the end. */
-static void skip_held(struct vr_hold *hold)
+bool vr_hold_gap(struct vr_qp *qp)
 {
+    struct vr_hold *hold = qp->resp.hold;
     const struct vr_held *h;
 
+    if (!hold) {
+        return false;
+    }
+    /* Over what is there: to the next gap, or to the end. */
     while (vr_psn_diff(hold->told, hold->end) < 0 &&
            (h = held_at(hold, hold->told))) {
         hold->told = vr_psn_add(hold->told, span(&h->sp));
     }
     limit_told(hold);
-}
-
-bool vr_hold_gap(struct vr_qp *qp)
-{
-    struct vr_hold *hold = qp->resp.hold;
-
-    if (!hold) {
-        return false;
-    }
-    skip_held(hold);
     return vr_psn_diff(hold->told, hold->end) < 0;
 }
 

@@ -222,7 +222,8 @@ static void choose_pass(struct vr_engine *e, struct vr_qp *qp, bool first)
     req->skip = vr_psn_add(req->una, n);
 }
 
-void vr_go_back(struct vr_engine *e, struct vr_qp *qp)
+/* To una; gaps that were named may stay where not all is sent again. */
+static void go_back(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
 
@@ -243,6 +244,12 @@ void vr_go_back(struct vr_engine *e, struct vr_qp *qp)
     req->again = vr_psn_add(req->una, 1);
     req->back_at = req->again_at = e->now;
     vr_sched_add(e, qp);
+}
+
+void vr_go_back(struct vr_engine *e, struct vr_qp *qp)
+{
+    qp->req.num_gaps = 0;
+    go_back(e, qp);
 }
 
 /* -------------------------------------------------------------- timers */
@@ -284,7 +291,7 @@ static void probe(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
 
-    vr_go_back(e, qp);
+    go_back(e, qp);
     req->skipping = true;
     req->skip = vr_psn_add(req->una, 1);
     req->probe_after *= 2;
@@ -422,7 +429,7 @@ void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
         round_trip_done(req, e->now);
     }
     measured = req->rtt_at;
-    vr_go_back(e, qp);
+    go_back(e, qp);
     if (nak) {
         req->by_nak = true;
         note_gap(req);
@@ -452,7 +459,6 @@ void vr_qp_retry_timer(struct vr_engine *e, uint32_t qpn)
     vr_count(e, VROCE_CNT_ACK_TIMEOUT, 1);
     if (use_retry(e, qp)) {
         qp->req.went_back = false;
-        qp->req.num_gaps = 0;
         vr_go_back(e, qp);
         vr_req_arm(e, qp);
     }

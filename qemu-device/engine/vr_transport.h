@@ -147,7 +147,7 @@ bool vr_req_reread(struct vr_engine *e, struct vr_qp *qp,
 /* recover.c */
 /* Arm the retry timer as what is in flight asks for. */
 void vr_req_arm(struct vr_engine *e, struct vr_qp *qp);
-/* Send again all from una on. */
+/* Send again all from una on, whatever gaps were named. */
 void vr_go_back(struct vr_engine *e, struct vr_qp *qp);
 /* Packets from una on are missing: at the peer, as nak says, or here (NULL). */
 void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,

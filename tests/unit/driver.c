@@ -650,6 +650,20 @@ void drv_end_init(struct drv_end *end, uint32_t node, uint64_t iova,
     drv_qp_create(end->d, &end->qp, &init);
 }
 
+void drv_end_connect_out(struct drv_end *end, uint32_t peer_qpn, uint32_t psn,
+                         uint8_t timeout)
+{
+    struct drv_conn c;
+
+    drv_conn_init(&c);
+    drv_av(end->d, 1, 0, &c.av);
+    c.av.dgid[15] ^= 0x40;      /* no node of ours */
+    c.dest_qpn = peer_qpn;
+    c.sq_psn = c.rq_psn = psn;
+    c.timeout = timeout;
+    drv_qp_connect(&end->qp, &c);
+}
+
 void drv_end_fini(struct drv_end *end)
 {
     drv_qp_destroy(&end->qp);

@@ -176,6 +176,12 @@ struct drv_end {
 /* The region begins at iova and has all rights. */
 void drv_end_init(struct drv_end *end, uint32_t node, uint64_t iova,
                   uint64_t len);
+/*
+ * Connect it to the QP peer_qpn out on the wire, whom the test plays: both
+ * sides begin at psn; timeout as in struct drv_conn.
+ */
+void drv_end_connect_out(struct drv_end *end, uint32_t peer_qpn, uint32_t psn,
+                         uint8_t timeout);
 void drv_end_fini(struct drv_end *end);
 
 /* Write a WQE; false when the ring is full. Rung by drv_ring(). */

@@ -16,7 +16,7 @@
 struct world {
     struct drv_end end;
     struct vr_qp *vq;
-    struct vr_sp sent[MAX_SENT];    /* since forget() */
+    struct vr_sp sent[MAX_SENT];    /* in answer to the last thing done */
     uint32_t num_sent;
 };
 
@@ -33,16 +33,9 @@ static const struct vr_link_ops note_ops = { .send = note_sp };
 
 static void world_init(struct world *w)
 {
-    struct drv_conn conn;
-
     memset(w, 0, sizeof(*w));
     drv_end_init(&w->end, 1, IOVA, MEM);
-    drv_conn_init(&conn);
-    drv_av(w->end.d, 1, 0, &conn.av);
-    conn.av.dgid[15] ^= 0x40;   /* out to the wire */
-    conn.dest_qpn = PEER_QPN;
-    conn.sq_psn = conn.rq_psn = PSN;
-    drv_qp_connect(&w->end.qp, &conn);
+    drv_end_connect_out(&w->end, PEER_QPN, PSN, 14);
     w->vq = vr_qp_get(w->end.h->e, w->end.qp.qpn);
     vr_set_link_ops(w->end.h->e, &note_ops, w);
 }

@@ -20,16 +20,8 @@ struct world {
 
 static void world_init(struct world *w, uint8_t timeout)
 {
-    struct drv_conn conn;
-
     drv_end_init(&w->end, 1, IOVA, MEM);
-    drv_conn_init(&conn);
-    drv_av(w->end.d, 1, 0, &conn.av);
-    conn.av.dgid[15] ^= 0x40;   /* out to the wire */
-    conn.dest_qpn = PEER_QPN;
-    conn.sq_psn = conn.rq_psn = PSN;
-    conn.timeout = timeout;
-    drv_qp_connect(&w->end.qp, &conn);
+    drv_end_connect_out(&w->end, PEER_QPN, PSN, timeout);
     w->vq = vr_qp_get(w->end.h->e, w->end.qp.qpn);
     fh_advance(w->end.h, 10 * MS);
 }
