@@ -24,8 +24,6 @@ from .util import (Command, UserError, finish, output_file, start,
 LEAVE_SECONDS = 20
 FAILED_SECONDS = 2
 PERIOD_SECONDS = 0.5
-# What why.sentences() begins with when nothing stands still.
-NOTHING = "nothing waits in the cards"
 # "{{word}}" is the text "{word}"; the shell's "${word}" is its own affair.
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}"
                          r"|(?<![${])\{([A-Za-z_]\w*)\}")
@@ -232,7 +230,7 @@ def _waits(lab, result):
     """What stands still now; all is well is news only of who waited."""
     waits = why.sentences(lab)
     failed = result.a.status or result.b.status
-    return [] if failed and waits[:1] == [NOTHING] else waits
+    return [] if failed and waits[:1] == [why.NOTHING] else waits
 
 
 def _converse(listens, server, client, deadline, daemon, watch):

@@ -16,6 +16,8 @@ from .util import Command, UserError
 CONFIRM_SECONDS = 1
 # The exit status of `vroce why` when something stands still.
 WAITS = 3
+# What sentences() begins with when nothing stands still.
+NOTHING = "nothing waits in the cards"
 # MRs say nothing about who waits for whom.
 LOOKED_AT = tuple(kind for kind in KINDS if kind != "mr")
 
@@ -69,7 +71,7 @@ def sentences(lab):
     if found:
         told = [reason.sentence for reason in found]
     else:
-        told = ["nothing waits in the cards", *(
+        told = [NOTHING, *(
             view.health(state, qp) for state in view.states if state.card
             for qp in state.all("qp") if qp["dest-qpn"])]
     return told + notes(lab, view)

@@ -452,7 +452,7 @@ class Labs(Errors):
                          "side b (guest 2) ended with exit status 7")
 
     def test_what_a_pair_says_of_the_cards(self):
-        well = [pair.NOTHING, "guest 1 QP 17: well"]
+        well = [pair.why.NOTHING, "guest 1 QP 17: well"]
         stands = ["guest 1 QP 17 waits"]
         for status, waits, told in ((None, well, well), (None, stands, stands),
                                     (7, well, []), (7, stands, stands)):
@@ -468,7 +468,7 @@ class Labs(Errors):
             guests=[types.SimpleNamespace(mode=guest.CARD)], spec={})
         with mock.patch.object(pair.why, "confirmed",
                                return_value=(mock.Mock(states=[]), [])):
-            self.assertEqual(pair.why.sentences(cards)[0], pair.NOTHING)
+            self.assertEqual(pair.why.sentences(cards)[0], pair.why.NOTHING)
 
 
 if __name__ == "__main__":
