@@ -95,21 +95,23 @@ void card_stop(Card *c)
 
 void card_migrate(Card *c)
 {
-    g_autofree char *name = NULL, *incoming = NULL;
+    g_autofree char *name = NULL, *uri = NULL;
     int fd = g_file_open_tmp("vroce-test-XXXXXX", &name, NULL);
 
     g_assert_cmpint(fd, >=, 0);
     close(fd);
-    incoming = g_strdup_printf("-incoming file:%s", name);
+    uri = g_strdup_printf("file:%s", name);
     qtest_qmp_assert_success(c->qts, "{ 'execute': 'migrate', 'arguments': "
-                             "{ 'uri': %s } }",
-                             incoming + strlen("-incoming "));
+                             "{ 'uri': %s } }", uri);
     qtest_qmp_eventwait(c->qts, "STOP");
     while (migration_active(c)) {
         g_usleep(10000);
     }
     stop_qemu(c);
-    start_qemu(c, incoming);
+    /* Not at once, or the event may be over before the monitor listens. */
+    start_qemu(c, "-incoming defer");
+    qtest_qmp_assert_success(c->qts, "{ 'execute': 'migrate-incoming', "
+                             "'arguments': { 'uri': %s } }", uri);
     qtest_qmp_eventwait(c->qts, "RESUME");
     unlink(name);
 }
