@@ -45,6 +45,24 @@ class Suite(NamedTuple):
     run: Callable
 
 
+def _run_tap(command, name, timeout, env=None):
+    """The outcomes of a test program called name that speaks TAP, its time."""
+    began = time.monotonic()
+    try:
+        result = subprocess.run(
+            command, env=env, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+            check=False)
+        output, status = result.stdout, result.returncode
+    except subprocess.TimeoutExpired as error:
+        output = (f"{(error.stdout or b'').decode(errors='replace')}\n"
+                  f"no end after {timeout} s")
+        status = None
+    except OSError as error:
+        output, status = str(error), None
+    return ktap.parse(output, name, status), time.monotonic() - began
+
+
 class _Meson:
     """A suite of those tests of the host build that meson's options choose."""
 
@@ -120,25 +138,10 @@ class _Simulation:
         names = [name for name in self.list(session.slow)
                  if session.wants(name)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            runs = {name: pool.submit(self._run_one,
-                                      self.command(name, session.slow))
-                    for name in names}
-            for name, future in runs.items():
-                output, status, seconds = future.result()
-                session.add_outcomes(ktap.parse(output, name, status), seconds)
-
-    def _run_one(self, command):
-        began = time.monotonic()
-        try:
-            result = subprocess.run(
-                command, text=True, errors="replace", stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, timeout=self.TIMEOUT, check=False)
-            output, status = result.stdout, result.returncode
-        except subprocess.TimeoutExpired as error:
-            output = (f"{(error.stdout or b'').decode(errors='replace')}\n"
-                      f"no end after {self.TIMEOUT} s")
-            status = None
-        return output, status, time.monotonic() - began
+            runs = [pool.submit(_run_tap, self.command(name, session.slow),
+                                name, self.TIMEOUT) for name in names]
+            for future in runs:
+                session.add_outcomes(*future.result())
 
 
 def tool_tests():
@@ -212,19 +215,8 @@ def run_qtest(session):
 def _run_qtest(session, program, binary, timeout):
     env = {**os.environ, "QTEST_QEMU_BINARY": str(binary),
            "G_TEST_DBUS_DAEMON": "/bin/false"}
-    began = time.monotonic()
-    try:
-        result = subprocess.run(
-            [program, "--tap", "-k"], env=env, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=timeout, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        session.add(Case("vroce-test", FAIL, time.monotonic() - began,
-                         str(error)))
-        return
-    session.add_outcomes(ktap.parse(result.stdout, "vroce-test",
-                                    result.returncode),
-                         time.monotonic() - began)
+    session.add_outcomes(*_run_tap([program, "--tap", "-k"], "vroce-test",
+                                   timeout, env))
 
 
 def list_guest(_slow):

@@ -45,9 +45,8 @@ class Session:
         print(f"[{at:>7}] {case.status} {self.suite}: {case.name} "
               f"({elapsed(case.seconds)}){': ' * bool(figures)}{figures}",
               flush=True)
-        if case.output and case.status != PASS:
-            for line in case.output.rstrip().splitlines()[-60:]:
-                print(f"          | {line}", flush=True)
+        if case.status != PASS:
+            _print_output(case)
 
     def add_outcomes(self, outcomes, seconds):
         """Add a program's outcomes; their shares of its time are unknown."""
@@ -70,6 +69,18 @@ class Session:
 
     def count(self, status):
         return sum(case.status == status for _suite, case in self.results)
+
+    def print_failures(self):
+        """Say again what failed: it may have scrolled out of sight."""
+        for suite, case in self.results:
+            if case.status == FAIL:
+                print(f"failed: {suite}: {case.name}")
+                _print_output(case)
+
+
+def _print_output(case):
+    for line in case.output.rstrip().splitlines()[-60:]:
+        print(f"          | {line}", flush=True)
 
 
 # ------------------------------------------------------------------ command
@@ -132,6 +143,7 @@ def run_command(args):
     finally:
         if args.json:
             write_results(args.json, session.results)
+    session.print_failures()
     failed = session.count(FAIL)
     print(f"{session.count(PASS)} passed, {failed} failed, "
           f"{session.count(SKIP)} skipped", flush=True)

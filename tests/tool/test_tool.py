@@ -271,6 +271,25 @@ class Runner(Folders):
         self.assertEqual(set(steps[0]),
                          {"name", "status", "seconds", "figures"})
 
+    def test_a_program_that_hangs(self):
+        script = "echo 1..2; echo ok 1 a; echo half of b; exec sleep 60"
+        (good, bad), _seconds = suites._run_tap(["sh", "-c", script], "p", 0.5)
+        self.assertEqual((good.status, bad.status), ("pass", "fail"))
+        self.assertRegex(bad.output, r"half of b\s+no end after 0\.5 s")
+
+    def test_a_program_that_does_not_start(self):
+        (bad,), _seconds = suites._run_tap(["/no/such"], "p", 0.5)
+        self.assertEqual(bad.status, "fail")
+        self.assertIn("No such file", bad.output)
+
+    def test_what_failed_is_said_again(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            session = self.session("pass", "fail", "skip")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            session.print_failures()
+        self.assertEqual(printed.getvalue(),
+                         "failed: s: case1\n          | why\n")
+
     def test_an_empty_suite_fails(self):
         with contextlib.redirect_stdout(io.StringIO()), \
                 contextlib.redirect_stderr(io.StringIO()):
