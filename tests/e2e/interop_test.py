@@ -19,7 +19,7 @@ def pingpong(bench):
     for guests in BOTH_WAYS:
         for kind, size in (("rc", 4096), ("rc", 20000), ("ud", 1024)):
             common = (f"ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -c -e "
-                      f"-s {size} -n 200")
+                      f"-s {size} -n 50")
             bench.pair(common, f"{common} {{a}}", guests=guests)
 
 
@@ -49,6 +49,6 @@ def perftest(bench):
         for program, options in programs_and_options:
             # -u 18: a second until the retry, since rxe needs a while for
             # all that the card may have in flight.
-            common = (f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 200 "
+            common = (f"{program} -d {{dev}} -x {{gid}} -F -s 65536 -n 50 "
                       f"-u 18 {options}")
             bench.pair(common, f"{common} {{a}}", guests=guests)

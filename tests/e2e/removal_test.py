@@ -8,7 +8,7 @@ from vroce_tool.pair import run_pair
 from vroce_tool.reload import reload_guest
 from vroce_tool.util import UserError
 
-TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 10"
+TRAFFIC = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 6"
 
 
 @test("reload says which program has the card open")
@@ -44,7 +44,7 @@ def reload(bench):
 
 @test("rmmod with a verbs context open is refused, and traffic goes on")
 def rmmod_busy(bench):
-    client = (f"{TRAFFIC} {{a}} & sleep 4; rmmod vroce 2>&1; "
+    client = (f"{TRAFFIC} {{a}} & sleep 3; rmmod vroce 2>&1; "
               "wait $! && test -e /sys/module/vroce")
     result = bench.pair(TRAFFIC, client)
     assert "is in use" in result.b.stdout, result.b.stdout
@@ -60,7 +60,7 @@ def unbind(bench):
     # vroce_xfer sleeps on a completion channel, which tells it of the removal.
     common = ("/artifacts/vroce_xfer -d {dev} -g {gid} -o write -s 8M "
               "-n 10000")
-    client = (f"{common} {{a}} > /tmp/xfer & sleep 4; grep -c match /tmp/xfer; "
+    client = (f"{common} {{a}} > /tmp/xfer & sleep 3; grep -c match /tmp/xfer; "
               f"echo {bdf} > {driver}/unbind && echo unbound; wait $!")
     try:
         result = run_pair(bench.lab, common, client, timeout=90,

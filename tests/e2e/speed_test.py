@@ -25,7 +25,7 @@ def card(bench):
     return dict(_card)
 
 
-@test("ib_write_bw 64 KiB beside that of two rxe guests", lab=RXES)
+@test("ib_write_bw 64 KiB beside that of two rxe guests", lab=RXES, slow=True)
 def rxe(bench):
     if not _card:
         raise Skip("there is no figure of the card to compare with")
