@@ -346,14 +346,18 @@ class _Reporter:
     def __init__(self):
         self.steps = []
         self.mutex = threading.RLock()
-        self.tty = sys.stderr.isatty()
+        # Of the running steps, also while a test collects sys.stderr: it is
+        # another thread that tells of them, at any moment.
+        self.stream = sys.stderr
+        self.tty = self.stream.isatty()
+        self.period = 1 if self.tty else 30     # seconds
         self.status = ""
         self.ticker = None
 
-    def line(self, text):
+    def line(self, text, stream=None):
         with self.mutex:
             self._show("")
-            print(f"vroce: {text}", file=sys.stderr, flush=True)
+            print(f"vroce: {text}", file=stream or sys.stderr, flush=True)
 
     def begin(self, new):
         with self.mutex:
@@ -369,9 +373,8 @@ class _Reporter:
             self.steps.remove(old)
 
     def _tick(self):
-        period = 1 if self.tty else 30
         while True:
-            time.sleep(period)
+            time.sleep(self.period)
             with self.mutex:
                 if not self.steps:
                     self.ticker = None
@@ -380,12 +383,12 @@ class _Reporter:
                 if self.tty:
                     self._show(text)
                 else:
-                    self.line(text)
+                    self.line(text, self.stream)
 
     def _show(self, text):
         if self.tty and (text or self.status):
             width = shutil.get_terminal_size().columns - 1
-            print("\r\033[K" + text[:width], end="", file=sys.stderr,
+            print("\r\033[K" + text[:width], end="", file=self.stream,
                   flush=True)
             self.status = text
 

@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import types
 import unittest
 from pathlib import Path
@@ -18,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
 
 from support import Folders, artifacts  # noqa: E402
 from vroce_tool import (guest, ktap, lab, oops, qmp,  # noqa: E402
-                        suites, testrun, wire)
+                        suites, testrun, util, wire)
 from vroce_tool.util import UserError  # noqa: E402
 
 
@@ -223,6 +224,25 @@ class Oops(Folders):
         watch, text = self.watch("", "[ 1.0] vroce: loading\n"
                                  "[ 1.1] debugging enabled\n")
         self.assertEqual((watch.reports, text), ([], ""))
+
+
+class Progress(unittest.TestCase):
+    def test_is_no_part_of_what_is_collected(self):
+        for tty in (False, True):
+            stream = io.StringIO()
+            reporter = util._Reporter()
+            reporter.stream, reporter.tty, reporter.period = stream, tty, 0.01
+            running = util.step("running")
+            running.began = time.monotonic()
+            with contextlib.redirect_stderr(io.StringIO()) as collected:
+                reporter.begin(running)
+                while "running 0 s" not in stream.getvalue():
+                    time.sleep(0.01)
+                reporter.end(running)
+                reporter.line("text")
+            lines = ["vroce: text\n"] if tty else \
+                ["vroce: running ...\n", "vroce: text\n"]
+            self.assertEqual(collected.getvalue(), "".join(lines))
 
 
 class Ktap(unittest.TestCase):
