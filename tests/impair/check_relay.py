@@ -17,7 +17,9 @@ from pathlib import Path
 
 HEADER = b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0"
 ARP_HEADER = HEADER[:12] + b"\x08\6"
-QUIET_SECONDS = 0.3
+# For hangs: nothing here depends on how fast the machine is.
+PATIENCE_SECONDS = 100
+POLL_SECONDS = 0.005
 
 
 def frame(number, length=100, header=HEADER):
@@ -36,6 +38,7 @@ class Relay:
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
                  for _ in range(2)]
         self.ends = [near for near, _far in pairs]
+        self.sent = [0, 0]      # since a set began the direction anew
         fds = [far.fileno() for _near, far in pairs]
         self.path = f"{self.folder.name}/control"
         self.process = subprocess.Popen(
@@ -66,15 +69,39 @@ class Relay:
         self.control.sendto(request.encode(), self.path)
         return json.loads(self.control.recv(65536))
 
+    def begin(self, spec):
+        """Both directions anew."""
+        assert "error" not in self.ask(f"set both {spec}")
+        self.sent = [0, 0]
+
     def counters(self, sender=1):
         return self.ask("status")["directions"][sender - 1]["counters"]
 
+    def at_rest(self, sender):
+        """Has it decided on all that was sent, and passed on what it will?"""
+        count = self.counters(sender)
+        gone = sum(count[name] for name in
+                   ("forwarded", "lost", "blackout", "undeliverable"))
+        return count["received"] == self.sent[sender - 1] and \
+            gone == count["received"] + count["duplicated"]
+
+    def send(self, sender, data):
+        """BlockingIOError: there is no room."""
+        self.ends[sender - 1].send(data, socket.MSG_DONTWAIT)
+        self.sent[sender - 1] += 1
+
     def receive(self, receiver=2):
-        """The frames that come until none has come for a while."""
+        """All frames that still come of what was sent."""
         end, result = self.ends[receiver - 1], []
-        while select.select([end], [], [], QUIET_SECONDS)[0]:
-            result.append(end.recv(70000))
-        return result
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            resting = self.at_rest(3 - receiver)
+            while select.select([end], [], [], 0)[0]:
+                result.append(end.recv(70000))
+            if resting:
+                return result
+            assert time.monotonic() < deadline, self.counters(3 - receiver)
+            time.sleep(POLL_SECONDS)
 
     def through(self, count, sender=1, **options):
         """Send frames 0 to count - 1; returns those that come out."""
@@ -86,9 +113,23 @@ class Relay:
             if readable:
                 result.append(receiver.recv(70000))
             elif writable:
-                source.send(frame(sent, **options), socket.MSG_DONTWAIT)
+                self.send(sender, frame(sent, **options))
                 sent += 1
         return result + self.receive(3 - sender)
+
+    def fill(self, sender):
+        """Send until it takes no more; returns how many went."""
+        count, last = 0, None
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.send(sender, frame(count, 4000))
+                    count += 1
+            now = self.counters(sender)
+            if now["full"] and now["received"] == last:
+                return count
+            last = now["received"]
+            time.sleep(POLL_SECONDS)
 
 
 def check_transparent():
@@ -96,7 +137,7 @@ def check_transparent():
         for sender in (1, 2):
             frames = relay.through(500, sender)
             assert frames == [frame(i) for i in range(500)]
-        relay.ends[0].send(frame(0, 69632))
+        relay.send(1, frame(0, 69632))
         assert relay.receive() == [frame(0, 69632)]
         counters = relay.counters()
         assert counters.pop("received") == counters.pop("forwarded") == 501
@@ -120,7 +161,7 @@ def check_repeatable():
     with Relay(f"set both seed=7 {spec}") as relay:
         other = sorted(relay.through(400, sender=2))
         assert other != runs[0][0], "both directions have the same fates"
-        relay.ask(f"set both seed=7 {spec}")
+        relay.begin(f"seed=7 {spec}")
         assert sorted(relay.through(400)) == runs[0][0], "a set begins anew"
 
 
@@ -171,13 +212,14 @@ def check_corrupt():
 
 
 def check_delay():
+    with Relay("set 1 delay=10000000000") as relay:
+        relay.send(1, frame(0))
+        assert relay.through(1, sender=2) == [frame(0)]
+        assert not relay.counters()["forwarded"], "it was not delayed"
     with Relay("set 1 delay=200000000") as relay:
         began = time.monotonic()
         for i in range(100):
-            relay.ends[0].send(frame(i))
-        relay.ends[1].send(frame(0))
-        relay.ends[0].recv(100)
-        assert time.monotonic() - began < 0.2, "the other way was delayed"
+            relay.send(1, frame(i))
         assert number(relay.ends[1].recv(100)) == 0
         assert time.monotonic() - began >= 0.2
         assert [number(data) for data in relay.receive()] == \
@@ -200,21 +242,11 @@ def check_blackout():
         assert len(relay.through(20)) == 20
 
 
-def fill(end):
-    """Send until nothing more goes, for a while; returns how many went."""
-    count = 0
-    while select.select([], [end], [], QUIET_SECONDS)[1]:
-        with contextlib.suppress(BlockingIOError):
-            while end.send(frame(count, 4000), socket.MSG_DONTWAIT):
-                count += 1
-    return count
-
-
 def check_full():
     """Full both ways, nothing is lost and nothing stands still for ever."""
     for spec in ("set both", "set both delay=1000000"):
         with Relay(spec) as relay:
-            counts = fill(relay.ends[0]), fill(relay.ends[1])
+            counts = relay.fill(1), relay.fill(2)
             assert relay.counters(1)["full"] and relay.counters(2)["full"]
             for receiver, count in ((2, counts[0]), (1, counts[1])):
                 frames = relay.receive(receiver)
@@ -225,8 +257,9 @@ def check_full():
 def check_guest_gone():
     with Relay() as relay:
         relay.ends[1].close()
-        relay.ends[0].send(frame(0))
-        time.sleep(QUIET_SECONDS)
+        relay.send(1, frame(0))
+        while not relay.at_rest(1):
+            time.sleep(POLL_SECONDS)
         assert relay.counters()["undeliverable"] == 1
         stat = Path(f"/proc/{relay.process.pid}/stat").read_text().split()
         before = int(stat[13]) + int(stat[14])
