@@ -49,16 +49,17 @@ def switches(lab):
     for guest in lab.guests:
         pid = lab.state[guest.name]["pid"]
         with guest.qmp() as qmp:
-            cpus = {cpu["thread-id"] for cpu in qmp.execute("query-cpus-fast")}
-        counts = {"main loop": 0, "vCPUs": 0}
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            kind = "vCPUs" if int(task.name) in cpus else \
-                "main loop" if task.name == str(pid) else "others"
-            text = (task / "status").read_text()
-            counts[kind] = counts.get(kind, 0) + int(
-                text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-        result[guest.number] = counts
+            cpus = [cpu["thread-id"] for cpu in qmp.execute("query-cpus-fast")]
+        # Others come and go, and have no part in a message.
+        result[guest.number] = {
+            "main loop": _switches_of(pid, pid),
+            "vCPUs": sum(_switches_of(pid, cpu) for cpu in cpus)}
     return result
+
+
+def _switches_of(pid, thread):
+    text = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+    return int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def measure(bench, test, count):
@@ -66,8 +67,9 @@ def measure(bench, test, count):
     before = switches(bench.lab)
     perftest(bench, test.program, SIZE, test.options, count)
     after = switches(bench.lab)
-    return {number: {kind: after[number][kind] - before[number].get(kind, 0)
-                     for kind in after[number]} for number in after}
+    return {number: {kind: count - before[number][kind]
+                     for kind, count in kinds.items()}
+            for number, kinds in after.items()}
 
 
 def measure_test(bench, test, few, many):
