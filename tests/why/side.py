@@ -164,7 +164,7 @@ class World:
     def reasons(self):
         return why.confirmed(self.lab)[1]
 
-    def says(self, pattern, absent=None, seconds=10):
+    def says(self, pattern, absent=None, seconds=30):
         """Wait until a sentence of `why` matches; returns the match."""
         deadline = time.monotonic() + seconds
         while True:
@@ -180,7 +180,7 @@ class World:
                 f"no sentence is\n  {pattern}\nbut there are\n  " \
                 + "\n  ".join(sentences or ["none"])
 
-    def says_nothing(self, seconds=10):
+    def says_nothing(self, seconds=30):
         """Wait until nothing waits any more."""
         deadline = time.monotonic() + seconds
         while found := self.reasons():

@@ -26,7 +26,7 @@ def statuses(bench):
     return found
 
 
-def wait_for(bench, *wanted, seconds=10):
+def wait_for(bench, *wanted, seconds=30):
     """Until the guests are in these states."""
     deadline = time.monotonic() + seconds
     while (found := statuses(bench)) != list(wanted):
