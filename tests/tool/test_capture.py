@@ -80,8 +80,9 @@ class Lab(Folders):
 
 class Finish(unittest.TestCase):
     def test_a_reader_of_input_ends_at_once(self):
-        child = util.start(["sh", "-c", "trap '' TERM; read -r x"],
-                           stdin=subprocess.PIPE)
+        child = util.start(["sh", "-c", "trap '' TERM; echo on; read -r x"],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.assertEqual(child.stdout.readline(), b"on\n")
         util.finish(child, grace=60)
         self.assertEqual(child.returncode, 1)   # by itself, at the input's end
 
