@@ -9,6 +9,7 @@ import re
 import subprocess
 import threading
 import time
+import weakref
 
 from vroce_tool import e2e, relay, why
 from vroce_tool.guest import CARD
@@ -120,7 +121,8 @@ class World:
     """Verbs in both guests of a bench, and what `why` says of them."""
 
     # By lab and guest; they outlive a test, since Python starts slowly there.
-    _sides = {}
+    # Not by the lab's name: one after another may have the same.
+    _sides = weakref.WeakKeyDictionary()
 
     def __init__(self, bench):
         self.bench = bench
@@ -129,10 +131,10 @@ class World:
         self.all_well = True    # nothing is to wait when the test is over
 
     def side(self, number):
-        key = self.lab.folder, number
-        if key not in self._sides:
-            self._sides[key] = Side(self.bench.guest(number))
-        return self._sides[key]
+        sides = self._sides.setdefault(self.lab, {})
+        if number not in sides:
+            sides[number] = Side(self.bench.guest(number))
+        return sides[number]
 
     def qp(self, number, **options):
         self.qps.append(Qp(self.side(number), **options))
@@ -155,7 +157,7 @@ class World:
 
     def end(self, number):
         """End the program in a guest, and with it all that it made."""
-        side = self._sides.pop((self.lab.folder, number), None)
+        side = self._sides.get(self.lab, {}).pop(number, None)
         if side:
             side.close()
 
