@@ -259,6 +259,8 @@ static void usage(FILE *to)
 {
 	fputs("usage: vroce_limits [OPTION]...\n"
 	      "  -d DEVICE   RDMA device (default: the first)\n"
+	      "  -p COUNT    give so many regions of many pages back: the page\n"
+	      "              entries that all other objects need\n"
 	      "  -w          with everything taken, wait for a line of standard input\n"
 	      "  -x          exit without giving anything back\n", to);
 }
@@ -268,13 +270,16 @@ int main(int argc, char **argv)
 	struct device dev = {};
 	bool good = true, wait = false, leave = false;
 	const char *name = NULL;
-	size_t i;
+	size_t i, room = 0;
 	int c;
 
-	while ((c = getopt(argc, argv, "d:wxh")) != -1) {
+	while ((c = getopt(argc, argv, "d:p:wxh")) != -1) {
 		switch (c) {
 		case 'd':
 			name = optarg;
+			break;
+		case 'p':
+			room = strtoul(optarg, NULL, 0);
 			break;
 		case 'w':
 			wait = true;
@@ -296,6 +301,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < NUM_KINDS; i++) {
 		good &= exhaust(&kinds[i], &dev);
 		fflush(stdout);
+		for (; room && kinds[i].count && good; room--)
+			good &= give_back(&kinds[i]);
 	}
 	if (wait) {
 		puts("all is taken");
