@@ -7,7 +7,7 @@ import time
 
 from . import benchtable, programs, setup, wire
 from .benchlab import freeze, lab, thawed
-from .util import UserError, finish, scratch, start, step
+from .util import UserError, finish, say, scratch, start, step
 
 NAME = "netdevs"
 HELP = "the wire as dgram over a socketpair, as stream and as vde"
@@ -89,10 +89,30 @@ def show(data):
     print()
 
 
+def measure_test(test, benches, runs, quick):
+    """A row of the results; what fails is said, and has no figure."""
+    program, size, unit, many, few = test
+    title = f"{program} {benchtable.size(size)}"
+    figures = {kind: [] for kind in benches}
+    with step(title):
+        for _ in range(runs):
+            for kind, bench in benches.items():
+                try:
+                    with thawed(bench):
+                        figures[kind].append(measure(
+                            bench, program, size, unit, few if quick else many))
+                except (AssertionError, UserError) as error:
+                    say(f"{title}: {kind} fails: {str(error).strip()}")
+    best = min if unit == "us" else max
+    return {"test": program, "size": size, "unit": unit,
+            **{kind: best(figures[kind], default=None) for kind in benches},
+            "runs": figures}
+
+
 def run(options):
     setup.ensure(yes=options.yes)
     runs = options.runs or (1 if options.quick else RUNS)
-    rows, mtu = [], {}
+    mtu = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch("netdevs"))
         benches = {}
@@ -101,19 +121,8 @@ def run(options):
             benches[kind] = stack.enter_context(lab(kind, wire=cable))
             mtu[kind] = prepare(kind, benches[kind])
             freeze(benches[kind])
-        for program, size, unit, many, few in TESTS:
-            figures = {kind: [] for kind in benches}
-            with step(f"{program} {benchtable.size(size)}"):
-                for _ in range(runs):
-                    for kind, bench in benches.items():
-                        with thawed(bench):
-                            figures[kind].append(measure(
-                                bench, program, size, unit,
-                                few if options.quick else many))
-            best = min if unit == "us" else max
-            rows.append({"test": program, "size": size, "unit": unit,
-                         **{kind: best(figures[kind]) for kind in benches},
-                         "runs": figures})
+        rows = [measure_test(test, benches, runs, options.quick)
+                for test in TESTS]
     data = {"mtu": mtu, "rows": rows}
     show(data)
     return data

@@ -3,10 +3,12 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
 import sys
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -15,8 +17,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders  # noqa: E402
-from vroce_tool import (benchengine, benchidle, benchplot,  # noqa: E402
-                        benchrdma, benchtable, benchwakeups)
+from vroce_tool import (benchengine, benchidle, benchnetdevs,  # noqa: E402
+                        benchplot, benchrdma, benchtable, benchwakeups)
 from vroce_tool.guest import CARD, RXE  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
@@ -208,6 +210,27 @@ class Engine(Folders):
             for op in benchengine.OPS for qps in benchengine.QPS
             for size in benchengine.SIZES})
         self.assertTrue(benchengine.reference("engine")["machine"]["cpu"])
+
+
+class Netdevs(unittest.TestCase):
+    def test_what_fails_has_no_figure_and_ends_nothing(self):
+        def measure(bench, *_test):
+            if bench.kind == "vde" or next(bench.serial) == 1:
+                raise AssertionError("retry exceeded")
+            return 7.0
+
+        benches = {kind: types.SimpleNamespace(kind=kind,
+                                               serial=itertools.count())
+                   for kind in benchnetdevs.KINDS}
+        with mock.patch.object(benchnetdevs, "measure", measure), \
+                mock.patch.object(benchnetdevs, "thawed"), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            row = benchnetdevs.measure_test(benchnetdevs.TESTS[0], benches, 3,
+                                            False)
+        self.assertEqual([row[kind] for kind in benchnetdevs.KINDS],
+                         [7.0, 7.0, None])
+        self.assertEqual(row["runs"]["dgram"], [7.0, 7.0])
+        self.assertIn("64 KiB: vde fails: retry exceeded", said.getvalue())
 
 
 class Processes(unittest.TestCase):
