@@ -141,7 +141,8 @@ def responder_knew_nothing(result):
                         "(Terminated\n)?", result.a.stderr), result.a.stderr
 
 
-@test("FLR under WRITEs to it: the requester's retries run out", lab=SMALL)
+@test("FLR under WRITEs to it: the requester's retries run out", lab=SMALL,
+      slow=True)
 def function_level_reset(bench):
     victim = Victim(bench)
     with nothing_left(bench):
@@ -153,7 +154,7 @@ def function_level_reset(bench):
 
 
 @test("FLR under READs from it: its own program sees the device fail",
-      lab=SMALL, slow=True)
+      lab=SMALL)
 def reset_of_the_requester(bench):
     victim = Victim(bench)
     with nothing_left(bench):

@@ -215,7 +215,8 @@ def blackout_long_others(bench):
 
 # ------------------------------------------------------------- an rxe peer
 
-@test("rxe: SEND, WRITE and READ both ways, 1 % lost", lab=CARD_AND_RXE)
+@test("rxe: SEND, WRITE and READ both ways, 1 % lost", lab=CARD_AND_RXE,
+      slow=True)
 def rxe_loss(bench):
     with impaired(bench, "loss=1%", "lost"):
         for guests in BOTH_WAYS:
@@ -223,7 +224,7 @@ def rxe_loss(bench):
 
 
 @test("rxe: SEND, WRITE and READ both ways, frames doubled, reordered, "
-      "corrupted", lab=CARD_AND_RXE)
+      "corrupted", lab=CARD_AND_RXE, slow=True)
 def rxe_rest(bench):
     with impaired(bench, "dup=2%,reorder=1%,corrupt=1%", "duplicated",
                   "reordered", "corrupted"):

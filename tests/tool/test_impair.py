@@ -198,7 +198,9 @@ class Running(Folders):
 
     def test_a_relay_that_ended_is_reported(self):
         os.kill(self.lab.state["relay"]["pid"], 9)
-        self.lab.read()
+        # What is asked while it dies has no answer for ten seconds.
+        while "exit" not in self.lab.state["relay"]:
+            time.sleep(0.01)
         with self.assertRaisesRegex(UserError, "relay does not answer"):
             impair.Wire(self.lab).directions()
 

@@ -49,8 +49,8 @@ def packets(bench):
 @test("stop and cont in the middle of ib_write_bw and rping")
 def traffic(bench):
     # 134 ms until a retry, and 7 of them: without the clocks' help this ends.
-    writes = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 5 -u 14"
-    pings = "rping -V -C 300 -S 200 -a {a}"
+    writes = "ib_write_bw -d {dev} -x {gid} -F -s 65536 -D 4 -u 14"
+    pings = "rping -V -C 200 -S 200 -a {a}"
     results = []
     for server, client in ((writes, f"{writes} {{a}}"),
                            (f"{pings} -s", f"{pings} -c")):
