@@ -90,9 +90,8 @@ def run(args):
         benchengine.save(args.name, data)
     if args.compare is not None:
         return module.compare(data, args.compare)
-    # (What soft-RoCE cannot do is no fault of ours.)
-    failed = [row["test"] for row in data.get("rows", [])
-              if args.name == benchrdma.NAME and row["vroce"] is None]
+    # Of those that go on when a program fails.
+    failed = module.failures(data) if hasattr(module, "failures") else []
     if failed:
         raise UserError("the card failed in " + ", ".join(failed)
                         + "; its message is above")

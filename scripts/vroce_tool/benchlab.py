@@ -7,6 +7,7 @@ import os
 from . import setup
 from .e2e import Bench
 from .lab import Starter, up_options
+from .util import UserError, say
 
 # On a busy machine too; a bench that gives up has cost more than that.
 BOOT_SECONDS = 600
@@ -49,3 +50,16 @@ def thawed(bench):
         yield bench
     finally:
         freeze(bench)
+
+
+def attempt(title, mode, bench, measure, *arguments):
+    """What measure(bench, *arguments) returns of a frozen lab while it runs.
+
+    What fails is said, and is None: other labs have their figures still.
+    """
+    try:
+        with thawed(bench):
+            return measure(bench, *arguments)
+    except (AssertionError, UserError) as error:
+        say(f"{title}: {mode} fails: {str(error).strip()}")
+        return None

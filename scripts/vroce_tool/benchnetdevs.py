@@ -6,8 +6,8 @@ import subprocess
 import time
 
 from . import benchtable, programs, setup, wire
-from .benchlab import freeze, lab, thawed
-from .util import UserError, finish, say, scratch, start, step
+from .benchlab import attempt, freeze, lab
+from .util import UserError, finish, scratch, start, step
 
 NAME = "netdevs"
 HELP = "the wire as dgram over a socketpair, as stream and as vde"
@@ -89,6 +89,12 @@ def show(data):
     print()
 
 
+def failures(data):
+    """Where the card failed, on whatever wire."""
+    return [f"{row['test']} over {kind}" for row in data["rows"]
+            for kind in KINDS if row[kind] is None]
+
+
 def measure_test(test, benches, runs, quick):
     """A row of the results; what fails is said, and has no figure."""
     program, size, unit, many, few = test
@@ -97,12 +103,10 @@ def measure_test(test, benches, runs, quick):
     with step(title):
         for _ in range(runs):
             for kind, bench in benches.items():
-                try:
-                    with thawed(bench):
-                        figures[kind].append(measure(
-                            bench, program, size, unit, few if quick else many))
-                except (AssertionError, UserError) as error:
-                    say(f"{title}: {kind} fails: {str(error).strip()}")
+                figure = attempt(title, kind, bench, measure, program, size,
+                                 unit, few if quick else many)
+                if figure is not None:
+                    figures[kind].append(figure)
     best = min if unit == "us" else max
     return {"test": program, "size": size, "unit": unit,
             **{kind: best(figures[kind], default=None) for kind in benches},

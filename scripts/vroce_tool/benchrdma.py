@@ -9,9 +9,9 @@ counts: what else the host does can only slow a run down.
 from typing import NamedTuple
 
 from . import benchtable, programs, setup
-from .benchlab import freeze, lab, thawed
+from .benchlab import attempt, freeze, lab
 from .guest import CARD, RXE
-from .util import UserError, say, step
+from .util import say, step
 
 NAME = "rdma"
 HELP = ("perftest's bandwidths and latencies and TCP, of the card and of "
@@ -104,15 +104,11 @@ def measure_row(row, benches, runs, seconds):
         for mode, bench in benches.items():
             if again and mode not in counts:
                 continue
-            try:
-                with thawed(bench):
-                    figure = measure(bench, row, counts[mode] if again
-                                     else first_count(row))
-            except (AssertionError, UserError) as error:
-                say(f"{row.title}: {mode} fails: {str(error).strip()}")
+            figure = attempt(row.title, mode, bench, measure, row,
+                             counts[mode] if again else first_count(row))
+            if figure is None:
                 counts.pop(mode, None)
-                continue
-            if again:
+            elif again:
                 figures[mode].append(figure)
             else:
                 counts[mode] = next_count(row, figure, seconds)
@@ -135,6 +131,11 @@ def summary(row, figures):
 
 
 # ---------------------------------------------------------------- results
+
+def failures(data):
+    """Where the card failed: what soft-RoCE cannot do is no fault of ours."""
+    return [row["test"] for row in data["rows"] if row["vroce"] is None]
+
 
 def show(data):
     print(f"\nmemcpy of the host: {data['memcpy_gib_s']} GiB/s")

@@ -17,8 +17,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import Folders  # noqa: E402
-from vroce_tool import (benchengine, benchidle, benchnetdevs,  # noqa: E402
-                        benchplot, benchrdma, benchtable, benchwakeups)
+from vroce_tool import (benchengine, benchidle, benchlab,  # noqa: E402
+                        benchnetdevs, benchplot, benchrdma, benchtable,
+                        benchwakeups)
 from vroce_tool.guest import CARD, RXE  # noqa: E402
 from vroce_tool.util import UserError  # noqa: E402
 
@@ -223,7 +224,7 @@ class Netdevs(unittest.TestCase):
                                                serial=itertools.count())
                    for kind in benchnetdevs.KINDS}
         with mock.patch.object(benchnetdevs, "measure", measure), \
-                mock.patch.object(benchnetdevs, "thawed"), \
+                mock.patch.object(benchlab, "thawed"), \
                 contextlib.redirect_stderr(io.StringIO()) as said:
             row = benchnetdevs.measure_test(benchnetdevs.TESTS[0], benches, 3,
                                             False)
@@ -231,6 +232,8 @@ class Netdevs(unittest.TestCase):
                          [7.0, 7.0, None])
         self.assertEqual(row["runs"]["dgram"], [7.0, 7.0])
         self.assertIn("64 KiB: vde fails: retry exceeded", said.getvalue())
+        self.assertEqual(benchnetdevs.failures({"rows": [row]}),
+                         ["ib_write_bw over vde"])
 
 
 class Processes(unittest.TestCase):
