@@ -235,6 +235,8 @@ void vr_set_enabled(struct vr_engine *e, bool enabled, uint64_t now)
         /* The command that was reading it is not called again. */
         vr_pages_free(e, &e->cmd_pages);
     } else if (!e->fatal) {
+        /* The wire may have become free meanwhile. */
+        vr_edge_resume(e);
         vr_timers_run(e);
         vr_entry_end(e);
     }

@@ -7,9 +7,11 @@
  * Responders of ours tell of each gap when they see it (hold.c), if the
  * requester says that it understands: VR_SP_NAMES, a reserved bit of BTH, is
  * set in requests to a peer that has shown to keep what arrives behind a gap,
- * and in the NAKs that name one. PSN and syndrome of these are as ever. In
- * their MSN field are, as PSNs behind that of the NAK, the last packet that is
- * there (23:16) and where the gap begins (15:8), and its length (7:0), or 0.
+ * and in the NAKs that name one. PSN and syndrome of these are as ever. Their
+ * MSN field is:
+ *   23:16  the last packet that is there, as a distance from the NAK's PSN
+ *   15:8   the first packet of the gap, likewise
+ *   7:0    packets of the gap; 0: none is named
  */
 #include "vr_transport.h"
 

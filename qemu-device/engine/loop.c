@@ -75,6 +75,19 @@ void vr_loop_run(struct vr_engine *e, int64_t *budget)
     }
 }
 
+void vr_loop_forget(struct vr_engine *e, uint32_t qpn)
+{
+    struct vr_loop_queue *q = e->loop;
+
+    for (uint32_t i = 0; q && i < q->num; i++) {
+        struct vr_sp *sp = &q->entry[(q->head + i) % LOOP_ENTRIES].sp;
+
+        if (sp->sqpn == qpn && sp->payload.kind != VR_PAYLOAD_BYTES) {
+            sp->dqpn = VROCE_NONE;
+        }
+    }
+}
+
 void vr_loop_reset(struct vr_engine *e)
 {
     free(e->loop);

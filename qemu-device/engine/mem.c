@@ -2,8 +2,8 @@
 /*
  * Guest memory: page lists, and copies between what work requests name.
  *
- * Nothing the guest can change is read twice: a page list is copied entry by
- * entry and the copy is checked. No mapping is kept beyond one copy.
+ * A page list is copied entry by entry and the copy is checked: nothing of it
+ * is read twice. No mapping is kept beyond one copy.
  */
 #include <endian.h>
 #include <errno.h>

@@ -5,9 +5,6 @@
 
 #include "vr_transport.h"
 
-/* Completions that one turn may flush. */
-#define FLUSH_PER_TURN 64
-
 struct vr_qp *vr_qp_get(struct vr_engine *e, uint32_t qpn)
 {
     return vr_table_get(&e->qps, qpn);
@@ -95,16 +92,16 @@ static void flush_send(struct vr_engine *e, struct vr_qp *qp)
     vr_sq_cqe(e, qp, &f, 0, true);
 }
 
-enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp)
+enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
 {
     struct vr_req *req = &qp->req;
-    uint32_t left = FLUSH_PER_TURN;
 
     while (qp->has_sq && req->consumer != req->producer) {
-        if (left-- == 0) {
+        if (*budget <= 0) {
             return VR_TURN_MORE;
         }
         flush_send(e, qp);
+        *budget -= VR_PACKET_COST;
     }
     if (qp->state != VROCE_QPS_ERR) {
         /* SQE: nothing is in flight, and the PSNs go on. */
@@ -112,7 +109,8 @@ enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp)
         return VR_TURN_IDLE;
     }
     while (vr_rq_flush(e, qp)) {
-        if (left-- == 0) {
+        *budget -= VR_PACKET_COST;
+        if (*budget <= 0) {
             return VR_TURN_MORE;
         }
     }
@@ -130,6 +128,7 @@ void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp)
 
     vr_sched_remove(e, qp);
     vr_edge_forget(e, qp->qpn);
+    vr_loop_forget(e, qp->qpn);
     vr_timer_remove(e, &req->retry_timer);
     vr_timer_remove(e, &req->rnr_timer);
     vr_hold_clear(e, qp);

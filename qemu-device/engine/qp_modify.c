@@ -182,17 +182,17 @@ static void take_attributes(struct vr_qp *qp, const struct vroce_qp_attr *a,
 #undef TAKE
 }
 
-/* Set the halves to work from what was taken over. */
-static void apply_attributes(struct vr_qp *qp, uint32_t mask)
+/* Set the halves to work from what was taken over; old was before that. */
+static void apply_attributes(struct vr_qp *qp, uint32_t mask,
+                             const struct vroce_qp_attr *old)
 {
     struct vr_req *req = &qp->req;
-    struct vr_resp *resp = &qp->resp;
 
     if (mask & MTU) {
         qp->mtu = 128u << qp->attr.path_mtu;
     }
     if (mask & RQ_PSN) {
-        resp->psn = le32toh(qp->attr.rq_psn);
+        qp->resp.psn = le32toh(qp->attr.rq_psn);
     }
     if (mask & SQ_PSN) {
         req->psn = req->una = req->sent = le32toh(qp->attr.sq_psn);
@@ -203,9 +203,8 @@ static void apply_attributes(struct vr_qp *qp, uint32_t mask)
     if (mask & RNR) {
         req->rnr_left = qp->attr.rnr_retry;
     }
-    if (mask & DEST_RD && resp->replay_num) {
-        /* SQD: the ring's size changes; nothing is asked for again then. */
-        resp->replay_num = resp->replay_next = resp->replay_active = 0;
+    if (mask & DEST_RD) {
+        vr_replay_resize(qp, old->max_dest_rd_atomic);
     }
 }
 
@@ -276,6 +275,8 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
     const struct vroce_modify_qp_in *in = c->in;
     struct vr_qp *qp = vr_qp_get(e, le32toh(in->qpn));
     uint32_t mask = le32toh(in->attr_mask);
+    int64_t budget = VR_SP_BYTES;
+    struct vroce_qp_attr old;
     struct vr_route route;
     uint8_t to;
     int status;
@@ -284,6 +285,11 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
         return vr_refuse(c, VROCE_ERR_NUMBER, VROCE_RULE_NO_OBJECT);
     }
     to = mask & VROCE_QP_STATE ? in->attr.state : qp->state;
+    /* What was posted before is flushed before it goes on, IBA 10.3.1.6. */
+    if (qp->state == VROCE_QPS_SQE && to == VROCE_QPS_RTS &&
+        vr_qp_flush(e, qp, &budget) == VR_TURN_MORE) {
+        return VR_CMD_AGAIN;
+    }
     status = check_modify(e, qp, c, mask, to);
     if (status) {
         return status;
@@ -297,8 +303,9 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
         }
         qp->route = route;
     }
+    old = qp->attr;
     take_attributes(qp, &in->attr, mask);
-    apply_attributes(qp, mask);
+    apply_attributes(qp, mask, &old);
     if (to != qp->state) {
         change_state(e, qp, to);
     } else if (to == VROCE_QPS_RESET) {

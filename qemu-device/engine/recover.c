@@ -186,10 +186,11 @@ void vr_recover_skip(struct vr_engine *e, struct vr_qp *qp)
 }
 
 /*
- * May only some of what is in flight be sent again? One packet, where losses
- * are further apart than a round trip. Where they are not, each round trip
- * closes the gaps in the n packets sent again and gets to the next one: with
- * n = (in flight - spacing) / 2 as much as there is room for.
+ * How much of what is in flight is sent again. One packet, where losses are
+ * further apart than a round trip. Where they are closer, more is missing than
+ * the NAK tells of, and each of that would cost a round trip of its own: so
+ * what follows is sent again too, half of what is in flight beyond the usual
+ * distance of two losses. The other half of the room is for what is new.
  */
 static void choose_pass(struct vr_engine *e, struct vr_qp *qp, bool first)
 {
@@ -405,6 +406,7 @@ void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
 {
     struct vr_req *req = &qp->req;
     uint32_t in_flight = vr_psn_diff(req->sent, req->una);
+    uint32_t arrived = req->arrived;
     bool first = !req->went_back, lately;
     uint64_t measured;
 
@@ -417,6 +419,9 @@ void vr_sequence_error(struct vr_engine *e, struct vr_qp *qp,
         if (req->arrived > in_flight) {
             req->arrived = in_flight;
         }
+    }
+    if (req->arrived > arrived) {
+        vr_sched_add(e, qp);    /* the window is wider now */
     }
     /*
      * What else was in flight says the same for a round trip. A NAK that comes

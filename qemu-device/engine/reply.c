@@ -92,12 +92,43 @@ struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
     return r;
 }
 
-/* The entry whose PSNs contain psn, and that is for this operation. */
-static struct vr_replay *find_replay(struct vr_resp *resp, uint8_t op,
+void vr_replay_resize(struct vr_qp *qp, uint32_t old_size)
+{
+    struct vr_resp *resp = &qp->resp;
+    struct vr_replay kept[VR_MAX_RD_ATOMIC];
+    uint32_t size = qp->attr.max_dest_rd_atomic;
+    uint32_t n = resp->replay_num < size ? resp->replay_num : size;
+
+    resp->replay_active = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kept[i] = resp->replay[(resp->replay_next + old_size - n + i) %
+                               old_size];
+        resp->replay_active += kept[i].active;
+    }
+    memcpy(resp->replay, kept, n * sizeof(kept[0]));
+    resp->replay_num = n;
+    resp->replay_next = size ? n % size : 0;
+}
+
+/* The entry before the i latest ones, of those that there are. */
+static struct vr_replay *nth_latest(struct vr_qp *qp, uint32_t i)
+{
+    uint32_t size = qp->attr.max_dest_rd_atomic;
+
+    return &qp->resp.replay[(qp->resp.replay_next + size - 1 - i) % size];
+}
+
+/*
+ * The entry whose PSNs contain psn, and that is for this operation: the latest,
+ * for one that is old enough has the PSNs of those that follow 2^24 later.
+ */
+static struct vr_replay *find_replay(struct vr_qp *qp, uint8_t op,
                                      uint32_t psn)
 {
+    struct vr_resp *resp = &qp->resp;
+
     for (uint32_t i = 0; i < resp->replay_num; i++) {
-        struct vr_replay *r = &resp->replay[i];
+        struct vr_replay *r = nth_latest(qp, i);
         int32_t d = vr_psn_diff(psn, r->psn);
 
         if (d >= 0 && d < (int32_t)r->npsn) {
@@ -156,7 +187,7 @@ void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
         acknowledge_again(e, qp, sp);
         return;
     }
-    r = find_replay(resp, sp->op, sp->psn);
+    r = find_replay(qp, sp->op, sp->psn);
     if (!r || (sp->op == VR_OP_READ_REQ && !reread(qp, r, sp))) {
         return;
     }
@@ -237,16 +268,13 @@ static bool send_read_response(struct vr_engine *e, struct vr_qp *qp,
 }
 
 /* The oldest request that still waits for its answer. */
-static struct vr_replay *first_active(const struct vr_qp *qp)
+static struct vr_replay *first_active(struct vr_qp *qp)
 {
-    const struct vr_resp *resp = &qp->resp;
-    uint32_t size = qp->attr.max_dest_rd_atomic;
+    for (uint32_t i = qp->resp.replay_num; i-- > 0;) {
+        struct vr_replay *r = nth_latest(qp, i);
 
-    for (uint32_t i = 0; i < resp->replay_num; i++) {
-        uint32_t at = (resp->replay_next + size - resp->replay_num + i) % size;
-
-        if (resp->replay[at].active) {
-            return (struct vr_replay *)&resp->replay[at];
+        if (r->active) {
+            return r;
         }
     }
     return NULL;

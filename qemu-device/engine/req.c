@@ -8,9 +8,6 @@
  */
 #include "vr_transport.h"
 
-/* More than this in flight and old could not be told from new, IBA 9.7.2. */
-#define MAX_PSN_SPAN (1 << 23)
-
 /* What stops the cursor. */
 enum step {
     STEP_ON,
@@ -35,21 +32,8 @@ static bool begin_wqe(struct vr_engine *e, struct vr_qp *qp)
         vr_req_fail(e, qp, &f);
         return false;
     }
-    switch (w->ctrl.opcode) {
-    case VROCE_WQE_NOP:
-    case VROCE_WQE_FAST_REG:
-    case VROCE_WQE_LOCAL_INV:
-        npsn = 0;
-        break;
-    case VROCE_WQE_CMP_SWAP:
-    case VROCE_WQE_FETCH_ADD:
-        npsn = 1;
-        break;
-    default:
-        npsn = vr_num_packets(w->length, qp->mtu);
-        break;
-    }
-    if (vr_psn_diff(req->psn, req->una) + npsn >= MAX_PSN_SPAN) {
+    npsn = vr_wqe_psns(w->ctrl.opcode, w->length, qp->mtu);
+    if (vr_psn_diff(req->psn, req->una) + npsn >= VR_MAX_PSN_SPAN) {
         return false;
     }
 
@@ -96,7 +80,7 @@ static bool reload(struct vr_engine *e, struct vr_qp *qp,
         vr_req_fail(e, qp, &f);
         return false;
     }
-    if (unlikely(e->wqe.hash != sh->hash)) {
+    if (unlikely(!vr_wqe_is(&e->wqe, sh))) {
         fail_wqe(e, qp, sh, VROCE_WCS_LOC_QP_OP_ERR, VROCE_RULE_WQE_CHANGED);
         return false;
     }

@@ -10,9 +10,6 @@
 
 #include "vr_transport.h"
 
-/* C9-94: a RETH asks for 2^31 bytes at most. */
-#define MAX_DMA_LEN (1u << 31)
-
 void vr_resp_fail(struct vr_engine *e, struct vr_qp *qp, uint8_t syndrome,
                   enum vroce_wc_status status, enum vroce_rule rule)
 {
@@ -183,7 +180,7 @@ static bool begin_write(struct vr_engine *e, struct vr_qp *qp,
     struct vr_mr *mr;
 
     if (!qp_allows(qp, VROCE_ACCESS_REMOTE_WRITE) ||
-        sp->dma_len > MAX_DMA_LEN) {
+        sp->dma_len > VR_MAX_DMA_LEN) {
         return invalid_request(e, qp);
     }
     resp->va = sp->va;
@@ -254,7 +251,7 @@ static void accept_without_last(struct vr_engine *e, struct vr_engine *from,
     head.mtu = qp->mtu;
     vr_sp_split(&head, sp->npkt - 1, &last);
     accept_message(e, from, qp, &head);
-    if (vr_qp_can_receive(qp)) {
+    if (vr_qp_can_receive(qp) && qp->resp.psn == last.psn) {
         accept_message(e, from, qp, &last);
     }
 }
@@ -331,7 +328,8 @@ static void accept_read(struct vr_engine *e, struct vr_qp *qp,
     uint64_t old = 0;
 
     if (resp->in_message || !qp_allows(qp, access) ||
-        (read ? sp->dma_len > MAX_DMA_LEN : sp->va & 7)) {
+        (read ? sp->dma_len > VR_MAX_DMA_LEN || npsn >= VR_MAX_PSN_SPAN :
+                sp->va & 7)) {
         invalid_request(e, qp);
         return;
     }

@@ -86,7 +86,7 @@ static enum vr_turn turn(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
     /* A NAK goes out even when the request has put the QP into ERR. */
     reply = vr_reply_run(e, qp, budget);
     if (qp->state == VROCE_QPS_ERR || qp->state == VROCE_QPS_SQE) {
-        rest = vr_qp_flush(e, qp);
+        rest = vr_qp_flush(e, qp, budget);
         return rest == VR_TURN_IDLE ? reply : rest;
     }
     if (reply != VR_TURN_IDLE) {

@@ -14,6 +14,7 @@
 #define VR_NEVER UINT64_MAX
 
 #define VR_MAX_MSG_SIZE         (1u << 30)
+#define VR_MAX_DMA_LEN          (1u << 31)      /* of a RETH, IBA C9-94 */
 #define VR_MAX_RD_ATOMIC        16
 #define VR_MIN_MTU              68      /* of the netdev, RFC 791 */
 #define VR_MAX_INLINE           432     /* in the largest WQE of a UD QP */
@@ -484,6 +485,8 @@ void vr_payload_failed(struct vr_engine *owner, const struct vr_payload *p,
 void vr_loop_push(struct vr_engine *e, const struct vr_sp *sp);
 bool vr_loop_full(const struct vr_engine *e);
 void vr_loop_reset(struct vr_engine *e);
+/* Packets of this QP lead nowhere: what they name is gone. */
+void vr_loop_forget(struct vr_engine *e, uint32_t qpn);
 
 /* --------------------------------------------------------------- srq.c */
 

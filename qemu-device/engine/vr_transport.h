@@ -21,6 +21,8 @@
 /* Packets behind a gap that a responder keeps, on one QP and on all. */
 #define VR_HOLD_PACKETS     256
 #define VR_HOLD_TOTAL       4096
+/* More than this in flight and old could not be told from new, IBA 9.7.2. */
+#define VR_MAX_PSN_SPAN     (1 << 23)
 /*
  * Units of a send queue that may be begun and not completed: what a window of
  * the longest WQEs has. It bounds what the shadows of a QP cost the host, of
@@ -102,7 +104,8 @@ void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp);
 void vr_qp_note_error(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
                       uint64_t wr_id, bool receive);
 /* Complete what is left of the queues of a QP in ERR (or SQE: its SQ). */
-enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp);
+enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp,
+                         int64_t *budget);
 
 /* qp_modify.c */
 int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask);
@@ -114,6 +117,13 @@ int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask);
  */
 bool vr_wqe_load(struct vr_engine *e, struct vr_qp *qp, uint32_t index,
                  struct vr_failure *f);
+/*
+ * Is w what was begun as sh? The hash alone is for programs' mistakes: a guest
+ * can give another WQE the same, and what was decided must hold for that too.
+ */
+bool vr_wqe_is(const struct vr_wqe *w, const struct vr_shadow *sh);
+/* PSNs of a message of this length by this opcode; 0: a local operation. */
+uint32_t vr_wqe_psns(uint8_t opcode, uint32_t length, uint32_t mtu);
 /* Behind the WQE at index, which may be nonsense; its wr_id and opcode. */
 uint32_t vr_wqe_end(struct vr_engine *e, struct vr_qp *qp, uint32_t index,
                     uint64_t *wr_id, uint8_t *opcode);
@@ -214,6 +224,11 @@ enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
 struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
                                 uint32_t npsn);
 /* A request whose PSN was seen before, IBA 9.7.5.1.4. */
+/*
+ * max_dest_rd_atomic was changed: the ring gets this size, and the latest
+ * entries that fit stay, for the peer may ask for them again.
+ */
+void vr_replay_resize(struct vr_qp *qp, uint32_t old_size);
 void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp);
 

@@ -185,6 +185,27 @@ static enum vroce_rule load(struct vr_engine *e, struct vr_qp *qp,
     return VROCE_RULE_NONE;
 }
 
+bool vr_wqe_is(const struct vr_wqe *w, const struct vr_shadow *sh)
+{
+    return w->hash == sh->hash && w->length == sh->length &&
+           w->units == sh->units && w->ctrl.opcode == sh->opcode;
+}
+
+uint32_t vr_wqe_psns(uint8_t opcode, uint32_t length, uint32_t mtu)
+{
+    switch (opcode) {
+    case VROCE_WQE_NOP:
+    case VROCE_WQE_FAST_REG:
+    case VROCE_WQE_LOCAL_INV:
+        return 0;
+    case VROCE_WQE_CMP_SWAP:
+    case VROCE_WQE_FETCH_ADD:
+        return 1;
+    default:
+        return vr_num_packets(length, mtu);
+    }
+}
+
 uint32_t vr_wqe_end(struct vr_engine *e, struct vr_qp *qp, uint32_t index,
                     uint64_t *wr_id, uint8_t *opcode)
 {
@@ -272,7 +293,7 @@ static enum vroce_rule view_wqe(struct vr_engine *e, const struct vr_payload *p,
     if (unlikely(rule == VROCE_RULE_RING_DMA)) {
         return rule;
     }
-    if (unlikely(rule || e->wqe.hash != vr_shadow_at(qp, index)->hash)) {
+    if (unlikely(rule || !vr_wqe_is(&e->wqe, vr_shadow_at(qp, index)))) {
         return VROCE_RULE_WQE_CHANGED;
     }
     /* A name that was loaded may say anything; inline data ends there. */
