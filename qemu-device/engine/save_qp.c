@@ -77,7 +77,7 @@ bool vr_sp_sane(const struct vr_sp *sp)
            sp->route.flow_label <= 0xfffff &&
            sp->payload.kind <= VR_PAYLOAD_MR &&
            (sp->payload.kind != VR_PAYLOAD_NONE) == (sp->payload.len != 0) &&
-           sp->payload.off <= VR_MAX_MSG_SIZE && sp->payload.len <= full &&
+           sp->payload.off <= VR_MAX_DMA_LEN && sp->payload.len <= full &&
            (sp->npkt == 1 || sp->payload.len > full - sp->mtu);
 }
 
@@ -206,36 +206,34 @@ static void io_req(struct vr_io *io, struct vr_qp *qp)
     }
 }
 
-/* PSNs of a message of this length by this opcode; 0: a local operation. */
-static uint32_t shadow_psns(const struct vr_qp *qp, const struct vr_shadow *sh)
+/* A queue that is flushed has no order of PSNs; datagrams need none. */
+static bool has_order(const struct vr_qp *qp)
 {
-    switch (sh->opcode) {
-    case VROCE_WQE_NOP:
-    case VROCE_WQE_FAST_REG:
-    case VROCE_WQE_LOCAL_INV:
-        return 0;
-    case VROCE_WQE_CMP_SWAP:
-    case VROCE_WQE_FETCH_ADD:
-        return 1;
-    default:
-        return vr_num_packets(sh->length, qp->mtu);
-    }
+    return qp->type <= VROCE_QPT_UC && qp->state != VROCE_QPS_SQE &&
+           qp->state != VROCE_QPS_ERR;
 }
 
-/* Is una inside the oldest WQE, so that going back leads into it? */
+/*
+ * una <= sent <= psn; and una inside the oldest WQE, so that going back leads
+ * into it, or at the end of all.
+ */
 static bool una_sane(const struct vr_qp *qp)
 {
     const struct vr_req *req = &qp->req;
     const struct vr_shadow *sh;
     int32_t done;
 
-    if (req->consumer == req->next ||
-        (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD)) {
+    if (!has_order(qp)) {
         return true;
+    }
+    if (req->consumer == req->next) {
+        return req->una == req->psn && req->sent == req->psn;
     }
     sh = vr_shadow_at(qp, req->consumer);
     done = vr_psn_diff(req->una, sh->first_psn);
-    return done >= 0 && done <= (int32_t)sh->npsn;
+    return done >= 0 && (sh->npsn ? done < (int32_t)sh->npsn : !done) &&
+           vr_psn_diff(req->sent, req->una) >= 0 &&
+           vr_psn_diff(req->psn, req->sent) >= 0;
 }
 
 /* Do the shadows continue each other, and does the cursor stand on one? */
@@ -252,7 +250,8 @@ static bool shadows_sane(const struct vr_qp *qp)
         const struct vr_shadow *sh = vr_shadow_at(qp, i);
 
         if (sh->opcode > VROCE_WQE_LOCAL_INV || sh->length > VR_MAX_MSG_SIZE ||
-            sh->npsn != shadow_psns(qp, sh) || sh->first_psn != psn) {
+            sh->npsn != vr_wqe_psns(sh->opcode, sh->length, qp->mtu) ||
+            sh->first_psn != psn) {
             return false;
         }
         if (i == req->cur) {
@@ -278,7 +277,7 @@ static bool early_sane(const struct vr_qp *qp)
     uint64_t may[VR_EARLY_PACKETS / 64] = { 0 };
     uint32_t i;
 
-    if (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) {
+    if (!has_order(qp)) {
         return true;
     }
     for (i = req->consumer; i != req->next;) {
@@ -311,7 +310,7 @@ static bool gaps_sane(const struct vr_qp *qp)
     const struct vr_req *req = &qp->req;
     uint32_t flight = vr_psn_diff(req->sent, req->una);
 
-    if (qp->state != VROCE_QPS_RTS && qp->state != VROCE_QPS_SQD) {
+    if (!has_order(qp)) {
         return true;
     }
     for (uint32_t i = 0; i < req->num_gaps; i++) {
@@ -332,24 +331,54 @@ static bool gaps_sane(const struct vr_qp *qp)
     return req->arrived <= flight;
 }
 
-static bool req_sane(const struct vr_qp *qp)
+/* A WQE that was begun, all of it; or the next, of which nothing is known. */
+static bool failure_sane(const struct vr_qp *qp)
 {
     const struct vr_req *req = &qp->req;
     const struct vr_failure *f = &req->failure;
+    const struct vr_shadow *sh;
+
+    if (!f->set) {
+        return true;
+    }
+    if (f->index == req->next) {
+        return f->end != f->index &&
+               f->end - req->next <= req->producer - req->next;
+    }
+    if (f->index - req->consumer >= req->next - req->consumer) {
+        return false;
+    }
+    sh = vr_shadow_at(qp, f->index);
+    return sh->units && sh->index == f->index && f->end == f->index + sh->units;
+}
+
+/* Only reliable connections recover, and none works before RTS, IBA 10.3.1. */
+static bool recovery_sane(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
+    bool recovers = req->num_gaps || req->skipping || req->filling ||
+                    req->waiting_rnr || req->retry_timer.deadline != VR_NEVER ||
+                    req->rnr_timer.deadline != VR_NEVER;
+
+    if (qp->state < VROCE_QPS_RTS && req->consumer != req->producer) {
+        return false;
+    }
+    return !recovers ||
+           (qp->type == VROCE_QPT_RC && qp->state >= VROCE_QPS_RTS);
+}
+
+static bool req_sane(const struct vr_qp *qp)
+{
+    const struct vr_req *req = &qp->req;
     uint32_t psns = req->psn | req->una | req->sent | req->skip | req->back |
                     req->again | req->gap | req->rtt_psn;
 
     if (psns > VR_PSN_MASK || req->retries_left > 7 || req->rnr_left > 7 ||
-        f->rule >= VROCE_RULE_NUM) {
+        req->failure.rule >= VROCE_RULE_NUM) {
         return false;
     }
-    if (f->set && (f->index - req->consumer >= req->producer - req->consumer ||
-                   f->end - req->consumer > req->producer - req->consumer ||
-                   f->end - req->consumer <= f->index - req->consumer)) {
-        return false;
-    }
-    return shadows_sane(qp) && una_sane(qp) && early_sane(qp) &&
-           gaps_sane(qp);
+    return failure_sane(qp) && recovery_sane(qp) && shadows_sane(qp) &&
+           una_sane(qp) && early_sane(qp) && gaps_sane(qp);
 }
 
 /* ----------------------------------------------------------- responder */
@@ -425,10 +454,11 @@ static bool replay_sane(const struct vr_qp *qp, const struct vr_replay *r)
     bool read = r->op == VR_OP_READ_REQ;
 
     return (read || r->op == VR_OP_CMP_SWAP || r->op == VR_OP_FETCH_ADD) &&
-           r->psn <= VR_PSN_MASK && r->len <= 1u << 31 &&
+           r->psn <= VR_PSN_MASK && r->len <= VR_MAX_DMA_LEN &&
            r->limit <= r->len &&
            r->npsn == (read ? vr_num_packets(r->len, qp->mtu) : 1) &&
-           r->start <= r->next && r->next <= r->end && r->end <= r->npsn;
+           r->npsn < VR_MAX_PSN_SPAN && r->start <= r->next &&
+           r->next <= r->end && r->end <= r->npsn;
 }
 
 static bool resp_sane(const struct vr_qp *qp)
