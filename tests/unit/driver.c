@@ -620,6 +620,24 @@ void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c)
     }
 }
 
+/* One round of the hash that the engine takes of a WQE: no secret. */
+static uint64_t hash_round(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+
+void drv_same_hash(uint64_t to[8], const uint64_t from[8])
+{
+    uint64_t a = 8, b = 8;      /* words in it */
+
+    for (int i = 0; i < 7; i++) {
+        a = hash_round(a, from[i]);
+        b = hash_round(b, to[i]);
+    }
+    to[7] = from[7] ^ a ^ b;
+}
+
 void drv_qp_connect_pair(struct drv_qp qp[2], uint32_t node)
 {
     struct drv_conn c;

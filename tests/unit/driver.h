@@ -161,6 +161,11 @@ int drv_try_restart(struct drv_qp *qp);
 /* RESET to RTS. */
 void drv_qp_connect(struct drv_qp *qp, const struct drv_conn *c);
 /* Two QPs of the device of that node, with each other, by the defaults. */
+/*
+ * Change the last word of WQE unit `to` so that the engine's hash of it is that
+ * of `from`: what a guest program can do that knows the engine.
+ */
+void drv_same_hash(uint64_t to[8], const uint64_t from[8]);
 void drv_qp_connect_pair(struct drv_qp qp[2], uint32_t node);
 
 /* One end of a connection: a device with a CQ, a region, an RC QP in RESET. */

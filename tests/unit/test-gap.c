@@ -289,6 +289,32 @@ static void test_requester(void)
     drv_end_fini(&w.end);
 }
 
+/* What has arrived behind the gap makes room for what is new, at once. */
+static void test_room(void)
+{
+    struct drv_wr wr = {
+        .opcode = VROCE_WQE_SEND, .num_sge = 1, .sge[0] = { IOVA, MEM, 0 },
+    };
+    struct world w;
+    uint32_t sent;
+
+    world_init(&w);
+    learn(&w);
+    rx_answer(&w, VR_SYN_NAK_PSN, 4, VR_SP_NAMES, 1 << 16 | 0 << 8 | 1);
+    wr.sge[0].lkey = w.end.mr.key;
+    for (int i = 0; i < 3; i++) {
+        g_assert_true(drv_post_send(&w.end.qp, &wr));
+    }
+    drv_ring(&w.end.qp);
+    fh_settle(w.end.h, 1000);
+    sent = w.vq->req.sent;
+    rx_answer(&w, VR_SYN_NAK_PSN, 4, VR_SP_NAMES, 9 << 16);
+    g_assert_cmpuint(w.num_sent, ==, 1);
+    g_assert_cmphex(w.sent[0].psn, ==, sent);
+    g_assert_cmpuint(w.sent[0].npkt, ==, 8);
+    drv_end_fini(&w.end);
+}
+
 /* Nonsense is believed as little as it can harm. */
 static void test_nonsense(void)
 {
@@ -383,6 +409,7 @@ int main(int argc, char **argv)
     g_test_add_func("/gap/requester", test_requester);
     g_test_add_func("/gap/overlap", test_overlap);
     g_test_add_func("/gap/limits", test_limits);
+    g_test_add_func("/gap/room", test_room);
     g_test_add_func("/gap/nonsense", test_nonsense);
     g_test_add_func("/gap/unlearn", test_unlearn);
     return g_test_run();

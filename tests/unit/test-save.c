@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "driver.h"
-#include "vr_internal.h"
+#include "vr_transport.h"
 
 #define BASE 0x200000000ull
 #define LEN  300000u
@@ -270,46 +270,115 @@ static void test_outside(void)
     bed_fini(&b);
 }
 
-/* Acknowledged up to a place before the oldest request. */
-static void una_before(struct vr_req *req)
+static struct vr_shadow *oldest(struct vr_qp *qp)
 {
-    req->una = vr_psn_add(req->shadows[req->consumer].first_psn, VR_PSN_MASK);
+    return vr_shadow_at(qp, qp->req.consumer);
+}
+
+/* Acknowledged up to a place before the oldest request … */
+static void una_before(struct vr_qp *qp)
+{
+    qp->req.una = vr_psn_add(oldest(qp)->first_psn, VR_PSN_MASK);
+}
+
+/* … and to its end, though it is not complete. */
+static void una_behind(struct vr_qp *qp)
+{
+    qp->req.una = vr_psn_add(oldest(qp)->first_psn, oldest(qp)->npsn);
+}
+
+static void una_not_sent(struct vr_qp *qp)
+{
+    qp->req.una = vr_psn_add(oldest(qp)->first_psn, 1);
+    qp->req.sent = oldest(qp)->first_psn;
+}
+
+static void sent_not_begun(struct vr_qp *qp)
+{
+    qp->req.sent = vr_psn_add(qp->req.psn, 1);
 }
 
 /* Bytes of a READ that has not come; the oldest request is a WRITE. */
-static void early_unasked(struct vr_req *req)
+static void early_unasked(struct vr_qp *qp)
 {
-    uint32_t psn = req->shadows[req->consumer].first_psn;
+    uint32_t psn = oldest(qp)->first_psn;
 
-    req->early[psn % VR_EARLY_PACKETS / 64] |= 1ull << psn % 64;
+    qp->req.early[psn % VR_EARLY_PACKETS / 64] |= 1ull << psn % 64;
 }
 
-static void skip_beyond(struct vr_req *req)
+static void skip_beyond(struct vr_qp *qp)
 {
-    req->skip = VR_PSN_MASK + 1;
+    qp->req.skip = VR_PSN_MASK + 1;
 }
 
-static void again_beyond(struct vr_req *req)
+static void again_beyond(struct vr_qp *qp)
 {
-    req->again = UINT32_MAX;
+    qp->req.again = UINT32_MAX;
 }
 
-static void gap_beyond(struct vr_req *req)
+static void gap_beyond(struct vr_qp *qp)
 {
-    req->gap = VR_PSN_MASK + 1;
+    qp->req.gap = VR_PSN_MASK + 1;
 }
 
-static void retries_beyond(struct vr_req *req)
+static void retries_beyond(struct vr_qp *qp)
 {
-    req->retries_left = 8;
+    qp->req.retries_left = 8;
+}
+
+/* Begun while the guest may still choose another MTU. */
+static void begun_too_early(struct vr_qp *qp)
+{
+    qp->state = VROCE_QPS_INIT;
+}
+
+/* The WQE that failed ends elsewhere than where it was begun. */
+static void failure_midway(struct vr_qp *qp)
+{
+    qp->req.failure = (struct vr_failure) {
+        .set = true, .index = qp->req.consumer,
+        .end = qp->req.consumer + oldest(qp)->units + 1,
+    };
+}
+
+static void failure_without_end(struct vr_qp *qp)
+{
+    qp->req.failure = (struct vr_failure) {
+        .set = true, .index = qp->req.next, .end = qp->req.next,
+    };
+}
+
+/* Nobody answers it, and it waits for an answer. */
+static void unreliable_waits(struct vr_qp *qp)
+{
+    qp->type = VROCE_QPT_UC;
+}
+
+/* Of a queue that is empty. */
+static void una_of_none(struct vr_qp *qp)
+{
+    qp->req.una = vr_psn_add(qp->req.una, 1);
+}
+
+static void sent_of_none(struct vr_qp *qp)
+{
+    qp->req.sent = vr_psn_add(qp->req.sent, 1);
 }
 
 /* A requester that the device cannot have come to: see also test_outside(). */
 static void test_requester(void)
 {
-    static void (*const spoil[])(struct vr_req *req) = {
-        una_before, early_unasked, skip_beyond, again_beyond, gap_beyond,
-        retries_beyond,
+    static const struct {
+        void (*spoil)(struct vr_qp *qp);
+        bool idle;              /* of the QP that has sent nothing */
+    } cases[] = {
+        { una_before, false }, { una_behind, false }, { una_not_sent, false },
+        { sent_not_begun, false }, { early_unasked, false },
+        { skip_beyond, false }, { again_beyond, false }, { gap_beyond, false },
+        { retries_beyond, false }, { begun_too_early, false },
+        { failure_midway, false }, { failure_without_end, false },
+        { unreliable_waits, false }, { una_of_none, true },
+        { sent_of_none, true },
     };
     uint8_t *image, *bad;
     size_t len, bad_len;
@@ -319,11 +388,11 @@ static void test_requester(void)
     post(&b, VROCE_WQE_WRITE, 1);
     post(&b, VROCE_WQE_READ, 2);
     image = vr_save(b.h->e, &len);
-    for (size_t i = 0; i < G_N_ELEMENTS(spoil); i++) {
-        struct vr_req *req = &vr_qp_get(b.h->e, b.qp[0].qpn)->req;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct vr_qp *qp = vr_qp_get(b.h->e, b.qp[cases[i].idle].qpn);
 
-        g_assert_cmpuint(req->consumer, !=, req->next);
-        spoil[i](req);
+        g_assert_cmpint(qp->req.consumer == qp->req.next, ==, cases[i].idle);
+        cases[i].spoil(qp);
         bad = vr_save(b.h->e, &bad_len);
         check_refused(b.h, bad, bad_len);
         free(bad);

@@ -6,136 +6,10 @@
  */
 #include <string.h>
 
-#include "driver.h"
-#include "vr_internal.h"
+#include "couple.h"
 
-#define MEM   65536u
-#define IOVA  0x7f0000000000ull
 #define ALL_RIGHTS (VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE | \
                     VROCE_ACCESS_REMOTE_READ | VROCE_ACCESS_REMOTE_ATOMIC)
-
-struct world {
-    struct fakehost *h;
-    struct drv *d;
-    struct drv_eq async;
-    struct drv_cq cq;           /* of both QPs */
-    struct drv_srq srq;
-    struct gmem mem;
-    struct drv_mr mr;
-    struct drv_qp a, b;
-    struct drv_conn ca, cb;
-};
-
-static void world_init(struct world *w, uint8_t type, bool srq)
-{
-    struct drv_qp_init init = {
-        .type = type, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
-        .scq = &w->cq, .rcq = &w->cq,
-    };
-
-    w->h = fh_new(NULL, 1);
-    w->d = drv_new(w->h, 1);
-    drv_eq_create(w->d, &w->async, 6, 0, true);
-    drv_cq_create(w->d, &w->cq, 8, NULL);
-    gmem_init(&w->mem, w->h, MEM, 1, 12, 0);
-    drv_mr_create(w->d, &w->mr, &w->mem, IOVA, ALL_RIGHTS);
-    drv_qp_create(w->d, &w->a, &init);
-    if (srq) {
-        drv_srq_create(w->d, &w->srq, 4, 1, 0);
-        init.srq = &w->srq;
-        init.rq_log = VROCE_NO_QUEUE;
-    }
-    drv_qp_create(w->d, &w->b, &init);
-    drv_conn_init(&w->ca);
-    drv_av(w->d, 1, 0, &w->ca.av);
-    w->cb = w->ca;
-    w->ca.dest_qpn = w->b.qpn;
-    w->cb.dest_qpn = w->a.qpn;
-}
-
-static void world_fini(struct world *w)
-{
-    drv_qp_destroy(&w->a);
-    drv_qp_destroy(&w->b);
-    if (w->srq.srqn) {
-        drv_srq_destroy(&w->srq);
-    }
-    drv_mr_destroy(&w->mr);
-    gmem_fini(&w->mem);
-    drv_cq_destroy(&w->cq);
-    drv_eq_destroy(&w->async);
-    drv_free(w->d);
-    fh_free(w->h);
-}
-
-static void connect(struct world *w)
-{
-    drv_qp_connect(&w->a, &w->ca);
-    drv_qp_connect(&w->b, &w->cb);
-}
-
-static void post(struct drv_qp *qp, const struct drv_wr *wr)
-{
-    g_assert_true(drv_post_send(qp, wr));
-}
-
-static void run(struct world *w)
-{
-    fh_settle(w->h, 1000);
-}
-
-static void expect(struct world *w, uint64_t wr_id, uint8_t opcode,
-                   uint8_t status)
-{
-    struct vroce_cqe cqe;
-
-    g_assert_true(drv_poll(&w->cq, &cqe));
-    g_assert_cmpint(cqe.status, ==, status);
-    g_assert_cmpint(cqe.opcode, ==, opcode);
-    g_assert_cmpuint(le64toh(cqe.wr_id), ==, wr_id);
-}
-
-static void expect_nothing(struct world *w)
-{
-    struct vroce_cqe cqe;
-
-    g_assert_false(drv_poll(&w->cq, &cqe));
-}
-
-static void expect_event(struct world *w, uint16_t type, uint32_t number)
-{
-    struct vroce_eqe eqe;
-
-    g_assert_true(drv_eq_poll(&w->async, &eqe));
-    g_assert_cmpint(le16toh(eqe.type), ==, type);
-    g_assert_cmpuint(le32toh(eqe.number), ==, number);
-}
-
-static struct drv_wr send_wr(struct world *w, uint8_t opcode, uint64_t wr_id,
-                             uint32_t off, uint32_t len)
-{
-    return (struct drv_wr) {
-        .wr_id = wr_id, .opcode = opcode, .flags = VROCE_WQE_SIGNALED,
-        .num_sge = 1,
-        .sge[0] = { .addr = IOVA + off, .length = len, .lkey = w->mr.key },
-    };
-}
-
-static struct drv_wr local_wr(uint8_t opcode, uint64_t wr_id, uint32_t key)
-{
-    return (struct drv_wr) {
-        .wr_id = wr_id, .opcode = opcode, .flags = VROCE_WQE_SIGNALED,
-        .inv_key = key,
-    };
-}
-
-static int state_of(struct world *w, const struct drv_qp *qp)
-{
-    struct vr_qp_info info;
-
-    g_assert_true(vr_query_qp(w->h->e, qp->qpn, &info));
-    return info.state;
-}
 
 /* --------------------------------------------------- fast registration */
 
@@ -160,7 +34,7 @@ static void test_fast_reg(void)
     uint32_t key;
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     key = fast_mr(&w);
     post_fast_reg(&w, &w.b, key, 1);
     drv_ring(&w.b);
@@ -214,7 +88,7 @@ static void test_local_order(void)
     uint32_t key;
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     key = fast_mr(&w);
     post_fast_reg(&w, &w.a, key, 1);
     wr = send_wr(&w, VROCE_WQE_WRITE, 2, 0, 30000);
@@ -246,19 +120,6 @@ static void test_local_order(void)
 
 /* ------------------------------------------------------ states, events */
 
-static void modify(struct world *w, struct drv_qp *qp, uint8_t state,
-                   uint32_t mask, bool notify)
-{
-    struct vroce_modify_qp_in in = {
-        .qpn = htole32(qp->qpn), .attr_mask = htole32(mask | VROCE_QP_STATE),
-        .attr = { .state = state, .sqd_async_notify = notify },
-    };
-    uint16_t rule;
-
-    g_assert_cmpint(fh_command(w->h, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL,
-                               0, &rule), ==, VROCE_OK);
-}
-
 /* SQD lets what was begun finish, tells so once, and holds what comes. */
 static void test_drain(void)
 {
@@ -267,7 +128,7 @@ static void test_drain(void)
     struct drv_wr wr;
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     wr = send_wr(&w, VROCE_WQE_WRITE, 1, 0, 8);
     wr.remote_addr = IOVA + 4096;
     wr.rkey = w.mr.key;
@@ -327,7 +188,7 @@ static void test_last_wqe(void)
     struct vroce_eqe eqe;
 
     world_init(&w, VROCE_QPT_RC, true);
-    connect(&w);
+    connect_both(&w);
     g_assert_true(drv_srq_post(&w.srq, &recv));
     modify(&w, &w.b, VROCE_QPS_ERR, 0, false);
     run(&w);
@@ -351,7 +212,7 @@ static void test_uc(void)
     uint8_t out[30000], in[30000];
 
     world_init(&w, VROCE_QPT_UC, false);
-    connect(&w);
+    connect_both(&w);
     recv.sge[0].lkey = w.mr.key;
     for (size_t i = 0; i < G_N_ELEMENTS(len); i++) {
         memset(out, i + 1, sizeof(out));
@@ -387,7 +248,7 @@ static void test_uc_sqe(void)
     struct drv_wr wr, nop = local_wr(VROCE_WQE_NOP, 2, 0);
 
     world_init(&w, VROCE_QPT_UC, false);
-    connect(&w);
+    connect_both(&w);
     wr = send_wr(&w, VROCE_WQE_SEND, 1, 0, 5000);
     wr.sge[0].lkey ^= 1;
     post(&w.a, &wr);
@@ -414,7 +275,7 @@ static void test_rung_early(void)
     struct drv_wr wr;
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     w.a.sq_producer++;          /* a unit that nobody wrote */
     wr = local_wr(VROCE_WQE_NOP, 2, 0);
     post(&w.a, &wr);
@@ -440,7 +301,7 @@ static void test_changed(void)
     world_init(&w, VROCE_QPT_RC, false);
     w.ca.av.dgid[15] ^= 0x40;   /* out to the wire, where nobody answers */
     w.ca.timeout = 10;
-    connect(&w);
+    connect_both(&w);
     wr = send_wr(&w, VROCE_WQE_SEND, 7, 0, 100);
     post(&w.a, &wr);
     drv_ring(&w.a);
@@ -465,7 +326,7 @@ static void test_foreign_page(void)
     uint16_t rule;
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     g_assert_cmpint(drv_try_create(w.d, VROCE_CMD_ALLOC_CONTEXT, NULL, 0, &page,
                                    &rule), ==, VROCE_OK);
     post(&w.a, &wr);
@@ -499,7 +360,7 @@ static void test_ud_loopback(void)
     struct world w = { 0 };
 
     world_init(&w, VROCE_QPT_UD, false);
-    connect(&w);
+    connect_both(&w);
     recv = send_wr(&w, 0, 1, 4096, 140);
     g_assert_true(drv_post_recv(&w.b, &recv));
     w.h->e->tx_full = true;
@@ -520,7 +381,7 @@ static void test_ud_too_long(void)
     struct world w = { 0 };
 
     world_init(&w, VROCE_QPT_UD, true);
-    connect(&w);
+    connect_both(&w);
     recv = send_wr(&w, 0, 1, 4096, 140);
     g_assert_true(drv_srq_post(&w.srq, &recv));
     wr = datagram(&w, 2, 101);
@@ -546,7 +407,7 @@ static void test_fatal(void)
     struct world w = { 0 };
 
     world_init(&w, VROCE_QPT_RC, false);
-    connect(&w);
+    connect_both(&w);
     drv_eq_arm(&w.async);
     vr_set_moderation(w.h->e, 0, 10000);
     w.h->e->moderation[0].last = w.h->now;
@@ -599,7 +460,7 @@ static void test_inspection(void)
     world_init(&w, VROCE_QPT_RC, true);
     g_assert_true(vr_query_qp(w.h->e, w.a.qpn, &info));
     g_assert_cmpuint(info.path_mtu, ==, 0);
-    connect(&w);
+    connect_both(&w);
     g_assert_true(vr_query_qp(w.h->e, w.a.qpn, &info));
     g_assert_cmpuint(info.path_mtu, ==, 128u << w.ca.path_mtu);
     g_assert_cmpuint(info.sgid_index, ==, 0);
