@@ -17,6 +17,22 @@ static void check_same(struct world *w, const uint8_t *image, size_t len)
     free(again);
 }
 
+/* Another state, and another MTU where that may be. */
+static void modify(struct world *w, struct input *in)
+{
+    struct drv_qp *qp = &w->qp[in_below(in, WORLD_QPS)];
+    struct drv_conn c;
+    uint16_t rule;
+
+    drv_conn_init(&c);
+    c.path_mtu = in_below(in, 6);
+    c.dest_qpn = qp->qpn;
+    c.sq_psn = c.rq_psn = in_uint(in, 3);
+    c.timeout = in_below(in, 9);
+    drv_av(w->d, 1, 0, &c.av);
+    drv_try_modify(qp, in_below(in, VROCE_QPS_ERR + 1), &c, &rule);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct input in = { data, len };
@@ -40,7 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     if (vr_load(w.h->e, image, image_len, w.h->now) == 0) {
         while (in.len) {
-            world_post(&w, &in);
+            if (in_below(&in, 4) == 0) {
+                modify(&w, &in);
+            } else {
+                world_post(&w, &in);
+            }
             world_settle(&w, in_uint(&in, 2));
         }
     }

@@ -3,13 +3,16 @@
  * Work requests and doorbells in any order, over rings and records that the
  * input writes whatever it likes into. All QPs are connected in the device.
  */
+#include <string.h>
+
 #include "world.h"
 
 static struct gmem *any_ring(struct world *w, struct input *in)
 {
     struct gmem *rings[] = {
         &w->qp[0].mem, &w->qp[1].mem, &w->qp[2].mem, &w->qp[3].mem,
-        &w->qp[4].mem, &w->cq.mem, &w->eq.mem, &w->async_eq.mem, &w->srq.mem,
+        &w->qp[4].mem, &w->qp[5].mem, &w->cq.mem, &w->eq.mem,
+        &w->async_eq.mem, &w->srq.mem,
     };
 
     return rings[in_below(in, G_N_ELEMENTS(rings))];
@@ -25,6 +28,22 @@ static void scribble(struct world *w, struct input *in)
     len = MIN(len, ring->len - off);
     in_bytes(in, data, len);
     gmem_write(ring, off, data, len);
+}
+
+/* Another WQE where one may be under way, which the engine takes for it. */
+static void replace(struct world *w, struct input *in)
+{
+    struct drv_qp *qp = &w->qp[in_below(in, WORLD_QPS)];
+    uint32_t off = qp->sq_off + in_below(in, 1 << qp->sq_log) * VROCE_SQ_UNIT;
+    uint64_t old[8], new[8];
+
+    gmem_read(&qp->mem, off, old, sizeof(old));
+    memcpy(new, old, sizeof(new));
+    for (uint32_t n = 1 + in_below(in, 4); n; n--) {
+        ((uint8_t *)new)[in_below(in, 56)] = in_uint(in, 1);
+    }
+    drv_same_hash(new, old);
+    gmem_write(&qp->mem, off, new, sizeof(new));
 }
 
 static void ring(struct world *w, struct input *in)
@@ -45,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
     world_init(&w, true);
     while (in.len) {
-        switch (in_below(&in, 8)) {
+        switch (in_below(&in, 9)) {
         case 0:
         case 1:
         case 2:
@@ -64,6 +83,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             break;
         case 6:
             fh_doorbell(w.h, 0, in_uint(&in, 8));
+            break;
+        case 7:
+            replace(&w, &in);
             break;
         default:
             world_settle(&w, in_uint(&in, 3));

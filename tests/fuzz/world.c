@@ -82,6 +82,7 @@ void world_init(struct world *w, bool loopback)
 {
     static const uint8_t types[WORLD_QPS] = {
         VROCE_QPT_RC, VROCE_QPT_RC, VROCE_QPT_RC, VROCE_QPT_UD, VROCE_QPT_ETH,
+        VROCE_QPT_UC,
     };
     const uint8_t peer[16] = { [10] = 0xff, 0xff, 10, 77, 0, 2 };
     struct vroce_set_netdev_in netdev = { .mtu = htole16(1500) };

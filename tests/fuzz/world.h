@@ -21,7 +21,8 @@ void in_bytes(struct input *in, void *buf, size_t len);
 #define WORLD_MEM (64u << 10)
 #define WORLD_IOVA 0x40000000ull
 
-enum { WORLD_RC, WORLD_RC_PEER, WORLD_SELF, WORLD_UD, WORLD_ETH, WORLD_QPS };
+enum { WORLD_RC, WORLD_RC_PEER, WORLD_SELF, WORLD_UD, WORLD_ETH, WORLD_UC,
+       WORLD_QPS };
 
 struct world {
     struct fakehost *h;
