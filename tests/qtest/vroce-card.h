@@ -83,6 +83,7 @@ uint32_t card_create(Card *c, uint8_t opcode, const void *in, uint32_t in_len);
 void card_destroy(Card *c, uint8_t opcode, uint32_t number);
 
 /* One of each file of tests. */
+void add_register_tests(void);
 void add_queue_tests(void);
 void add_host_tests(void);
 void add_hostile_command_tests(void);

@@ -1,131 +1,15 @@
 /*
- * QTest of the vroce RDMA network card: registers, bring-up block, command
- * queue, doorbells, resets, and a guest that writes nonsense
+ * QTest of the vroce RDMA network card: bring-up block, command queue,
+ * doorbells, properties, and a guest that writes nonsense
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "hw/pci/pci_regs.h"
 #include "qapi/error.h"
 #include "qobject/qdict.h"
 #include "qobject/qjson.h"
 #include "vroce-card.h"
-
-/* ------------------------------------------------------------- registers */
-
-static void test_identity(void)
-{
-    static const uint8_t mac[] = CARD_MAC;
-    Card *c = card_start(",vectors=5,num-contexts=48,max-mtu=4200");
-
-    g_assert_cmphex(qpci_config_readw(c->dev, PCI_VENDOR_ID), ==,
-                    VROCE_PCI_VENDOR);
-    g_assert_cmphex(qpci_config_readw(c->dev, PCI_DEVICE_ID), ==,
-                    VROCE_PCI_DEVICE);
-    g_assert_cmphex(qpci_config_readb(c->dev, PCI_REVISION_ID), ==,
-                    VROCE_PCI_REVISION);
-    g_assert_cmphex(qpci_config_readw(c->dev, PCI_CLASS_DEVICE), ==, 0x0200);
-    g_assert_cmpint(qpci_msix_table_size(c->dev), ==, 5);
-
-    g_assert_cmphex(card_get(c, VROCE_REG_ID), ==, VROCE_ID_MAGIC);
-    g_assert_cmphex(card_get(c, VROCE_REG_VERSION), ==, VROCE_VERSION);
-    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
-    g_assert_cmphex(card_get(c, VROCE_REG_FATAL), ==, VROCE_FATAL_NONE);
-    g_assert_cmphex(card_get(c, VROCE_REG_MAC_LO), ==, ldl_le_p(mac));
-    g_assert_cmphex(card_get(c, VROCE_REG_MAC_HI), ==, lduw_le_p(mac + 4));
-    g_assert_cmphex(card_get(c, VROCE_REG_LINK) & 1, ==, 1);
-    g_assert_cmphex(card_get(c, VROCE_REG_LINK) >> 8, >, 0);
-    g_assert_cmpuint(card_get(c, VROCE_REG_VECTORS), ==, 5);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 12);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DB_PAGES), ==, 48);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DEVMEM_SIZE), ==, 1 << 20);
-    g_assert_cmpuint(card_get(c, VROCE_REG_MAX_MTU), ==, 4200);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
-    card_stop(c);
-}
-
-static void test_read_only(void)
-{
-    static const uint32_t regs[] = {
-        VROCE_REG_ID, VROCE_REG_VERSION, VROCE_REG_STATUS, VROCE_REG_FATAL,
-        VROCE_REG_MAC_LO, VROCE_REG_LINK, VROCE_REG_VECTORS,
-        VROCE_REG_DB_PAGES, VROCE_REG_MAX_MTU, VROCE_REG_DMA_STATUS,
-        VROCE_REG_DMA_CRC, 0x7ffc,
-    };
-    Card *c = card_start("");
-
-    for (int i = 0; i < ARRAY_SIZE(regs); i++) {
-        uint32_t before = card_get(c, regs[i]);
-        uint64_t misuse = card_misuse(c, VROCE_RULE_REGISTER);
-
-        card_put(c, regs[i], ~before);
-        g_assert_cmphex(card_get(c, regs[i]), ==, before);
-        g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), >, misuse);
-    }
-    card_stop(c);
-}
-
-static void test_wide(void)
-{
-    Card *c = card_start("");
-    uint64_t clock;
-    uint32_t low, high;
-
-    card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0x1122334455667788ull);
-    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_SQ_BASE), ==, 0x55667788);
-    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_SQ_BASE + 4), ==, 0x11223344);
-    card_put(c, VROCE_REG_CMDQ_CQ_BASE, 0xaabbccdd);
-    card_put(c, VROCE_REG_CMDQ_CQ_BASE + 4, 0x99);
-    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_CQ_BASE), ==,
-                    0x99aabbccddull);
-    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_SQ_BASE), ==,
-                    0x1122334455667788ull);
-
-    qtest_clock_step(c->qts, 5000000000ll);
-    clock = card_get64(c, VROCE_REG_CLOCK);
-    g_assert_cmpuint(clock, >=, 5000000000ull);
-    low = card_get(c, VROCE_REG_CLOCK);
-    qtest_clock_step(c->qts, 5000000000ll);
-    high = card_get(c, VROCE_REG_CLOCK + 4);
-    g_assert_cmpuint((uint64_t)high << 32 | low, ==, clock);
-    g_assert_cmpuint(card_get64(c, VROCE_REG_CLOCK), ==,
-                     clock + 5000000000ull);
-
-    /* An 8-byte access needs an 8-byte register. */
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
-    card_get64(c, VROCE_REG_ID);
-    card_put64(c, VROCE_REG_SCRATCH, 0);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 2);
-    card_stop(c);
-}
-
-static void test_ranges(void)
-{
-    Card *c = card_start("");
-
-    card_put(c, VROCE_REG_DB_SHIFT, 16);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
-    card_put(c, VROCE_REG_DB_SHIFT, 17);
-    card_put(c, VROCE_REG_DB_SHIFT, 11);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
-    card_put(c, VROCE_REG_CMDQ_LOG_SIZE, VROCE_CMDQ_MAX_LOG + 1);
-    g_assert_cmpuint(card_get(c, VROCE_REG_CMDQ_LOG_SIZE), ==, 0);
-    card_put(c, VROCE_REG_MODERATION(3), 250);
-    g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
-    card_put(c, VROCE_REG_MODERATION(3), VROCE_MODERATION_MAX_US + 1);
-    g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
-
-    /* Locked while enabled. */
-    card_enable(c);
-    card_put(c, VROCE_REG_DB_SHIFT, 12);
-    card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0);
-    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
-    g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_SQ_BASE), ==, c->sq);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 6);
-    card_stop(c);
-}
 
 /* ------------------------------------------------------- bring-up block */
 
@@ -410,53 +294,6 @@ static void test_doorbells(void)
     card_stop(c);
 }
 
-/* ---------------------------------------------------------------- resets */
-
-static void test_reset(void)
-{
-    Card *c = card_start("");
-
-    card_enable(c);
-    card_put(c, VROCE_REG_SCRATCH, 1);
-    card_put(c, VROCE_REG_RESET, 0x1234);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, ~1u);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 1);
-    card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, 0);
-    g_assert_cmpuint(card_get(c, VROCE_REG_CMDQ_LOG_SIZE), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_VECTOR), ==, VROCE_NO_VECTOR);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
-    card_enable(c);
-    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
-    card_stop(c);
-}
-
-static void test_flr(void)
-{
-    Card *c = card_start("");
-    uint8_t express = qpci_find_capability(c->dev, PCI_CAP_ID_EXP, 0);
-    uint64_t bar;
-
-    g_assert_cmphex(qpci_config_readl(c->dev, express + PCI_EXP_DEVCAP) &
-                    PCI_EXP_DEVCAP_FLR, !=, 0);
-    card_enable(c);
-    card_put(c, VROCE_REG_SCRATCH, 1);
-    bar = qpci_config_readl(c->dev, PCI_BASE_ADDRESS_0);
-    qpci_config_writew(c->dev, express + PCI_EXP_DEVCTL,
-                       PCI_EXP_DEVCTL_BCR_FLR);
-    /* Configuration space is gone too: restore it, as a system does. */
-    g_assert_cmphex(qpci_config_readw(c->dev, PCI_COMMAND) &
-                    PCI_COMMAND_MASTER, ==, 0);
-    qpci_config_writel(c->dev, PCI_BASE_ADDRESS_0, bar);
-    qpci_device_enable(c->dev);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
-    card_enable(c);
-    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
-    card_stop(c);
-}
-
 /* ------------------------------------------------------------ properties */
 
 static void test_properties(void)
@@ -546,10 +383,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
 
-    qtest_add_func("/vroce/registers/identity", test_identity);
-    qtest_add_func("/vroce/registers/read-only", test_read_only);
-    qtest_add_func("/vroce/registers/64-bit", test_wide);
-    qtest_add_func("/vroce/registers/ranges", test_ranges);
+    add_register_tests();
     qtest_add_func("/vroce/bring-up/scratch", test_scratch);
     qtest_add_func("/vroce/bring-up/irq", test_irq);
     qtest_add_func("/vroce/bring-up/dma", test_dma);
@@ -563,8 +397,6 @@ int main(int argc, char **argv)
     qtest_add_func("/vroce/cmdq/fatal", test_cmdq_fatal);
     qtest_add_func("/vroce/cmdq/doorbell", test_cmdq_doorbell);
     qtest_add_func("/vroce/doorbells", test_doorbells);
-    qtest_add_func("/vroce/reset/register", test_reset);
-    qtest_add_func("/vroce/reset/flr", test_flr);
     qtest_add_func("/vroce/properties", test_properties);
     qtest_add_func("/vroce/nonsense", test_nonsense);
     add_queue_tests();

@@ -8,9 +8,9 @@
 EXAMPLES is the program built from spec-examples.c.  Every name of the header
 has a row with its value in some table, every struct a drawing that is exactly
 the compiler's layout with each field explained below it, every example the bytes
-that driver and device write; MODIFY_QP requires and allows what its table says.
-Then mistakes are put into copies of the
-pages, one at a time, and each must be seen.
+that driver and device write; MODIFY_QP requires and allows what its table says;
+registers have the access and width that their qtest finds.  Then mistakes are
+put into copies of the pages, one at a time, and each must be seen.
 """
 
 import functools
@@ -26,6 +26,7 @@ from hw_layout import (HEADER, Hardware, draw_example, draw_struct, draw_word,
 # Its tables define nothing.
 EXAMPLES = "device/sequences.md"
 DOCS = HEADER.parents[1] / "docs"
+QTEST = HEADER.parents[1] / "tests" / "qtest" / "vroce-register-test.c"
 COLUMNS = 120
 
 ROW = re.compile(r"^\| (bit )?(0x[0-9a-f]+|\d+)(?: \+ 4v)? \| `(VROCE_\w+)", re.M)
@@ -36,6 +37,9 @@ SIZE = re.compile(r"`struct (\w+)`[^|`\n]{0,3}?[(,] ?(\d+) bytes")
 ROW_OF = r"(?m)^\| (?:bit )?\w+(?: \+ 4v)? \| `%s\b"
 TRANSITION = re.compile(r"^\|([A-Z ]*)\|([A-Z ]*)\|([A-Z, ]*)\|([A-Z_, ]*)\|"
                         r"([A-Za-z_, ]*)\|$", re.M)
+REGISTER = re.compile(r"^\| (0x\w+)(?: \+ 4v)? \| `VROCE_REG_[^|]*\| "
+                      r"([A-Z][^|]*) \|", re.M)
+TESTED = re.compile(r"^    \{ (0x\w+), (32|64), (RO|RW|WO)\b", re.M)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
@@ -43,6 +47,12 @@ def read_pages():
     """{path from docs/: text} of the specification."""
     paths = [DOCS / "device.md", *sorted((DOCS / "device").glob("*.md"))]
     return {str(path.relative_to(DOCS)): path.read_text() for path in paths}
+
+
+def tested_registers():
+    """{offset: access, as in the pages} of the table of the qtest"""
+    return {int(offset, 16): access + ", 64" * (width == "64")
+            for offset, width, access in TESTED.findall(QTEST.read_text())}
 
 
 def expected_blocks(hardware, examples):
@@ -70,6 +80,7 @@ class Page(NamedTuple):
 class Checker:
     def __init__(self, hardware, blocks, program):
         self.hardware, self.blocks, self.program = hardware, blocks, program
+        self.registers = tested_registers()
         self.page = functools.cache(self._page)
         self.transitions = functools.cache(self._transitions)
 
@@ -101,6 +112,7 @@ class Checker:
                     (*self._names(path, rows), *self._drawings(path, blocks),
                      *self._fields(path, text, blocks),
                      *self._sizes(path, text), *columns(path, text),
+                     *self._registers(path, text),
                      *self.transitions(tuple(TRANSITION.findall(text)))))
 
     def _names(self, path, rows):
@@ -134,6 +146,11 @@ class Checker:
             if not struct or struct.size != int(size):
                 yield f"sizes: {path}: struct {name} has not {size} bytes"
 
+    def _registers(self, path, text):
+        for offset, access in REGISTER.findall(text):
+            right = self.registers.get(int(offset, 16), "not in the qtest")
+            if access != right:
+                yield f"registers: {path}: {offset} is {right}, not {access}"
 
     def _transitions(self, rows):
         """Does the device require and allow what the rows of MODIFY_QP say?"""
@@ -223,6 +240,9 @@ def mistakes(hardware, path, text):
         yield f"no {m[0]}", text[:m.start()] + text[m.end():]
         yield f"more than {m[0]}", text[:m.end() - 1] + "QKEY, AV |" + \
             text[m.end():]
+    for m in REGISTER.finditer(text):
+        wrong = "RO" if m[2] != "RO" else "RW"
+        yield f"access of {m[1]}", text[:m.start(2)] + wrong + text[m.end(2):]
     for m in SIZE.finditer(text):
         yield f"size of {m[1]}", text[:m.start(2)] + "7" + text[m.end(2):]
     for m in LINK.finditer(text):
