@@ -295,7 +295,7 @@ static void write_ctrl(VroceState *s, uint32_t value)
     if (value & ~VROCE_CTRL_ENABLE) {
         vroce_guest_error(s, VROCE_RULE_RESERVED, "0x%x written to the "
                           "control register: reserved bits are set", value);
-        value &= VROCE_CTRL_ENABLE;
+        return;
     }
     if (value & ~r->ctrl & VROCE_CTRL_ENABLE &&
         r->cmdq_vector != VROCE_NO_VECTOR &&

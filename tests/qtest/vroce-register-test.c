@@ -257,8 +257,16 @@ static void test_ranges(void)
     g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
 
-    /* Locked while enabled. */
+    /* Reserved bits of CTRL: nothing of it is taken. */
+    card_put(c, VROCE_REG_CTRL, VROCE_CTRL_ENABLE | 2);
+    g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, 0);
     card_enable(c);
+    card_put(c, VROCE_REG_CTRL, 1u << 31);
+    g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, VROCE_CTRL_ENABLE);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_RESERVED), ==, 2);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
+
+    /* Locked while enabled. */
     card_put(c, VROCE_REG_DB_SHIFT, 12);
     card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0);
     g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
