@@ -343,12 +343,49 @@ static void test_source_gid(void)
 static void test_current_state(void)
 {
     struct world w;
+    uint16_t rule;
 
     world_init(&w, VROCE_QPT_RC);
     g_assert_true(bring_to(&w, VROCE_QPS_RTS));
     w.attr.cur_state = VROCE_QPS_SQD;
-    check_refused(&w, VROCE_QPS_RTS, VROCE_QPS_RTS, VROCE_QP_CUR_STATE,
-                  VROCE_RULE_QP_TRANSITION);
+    g_assert_cmpint(modify(&w, VROCE_QPS_RTS, VROCE_QP_CUR_STATE, &rule), ==,
+                    VROCE_ERR_STATE);
+    g_assert_cmpint(rule, ==, VROCE_RULE_QP_TRANSITION);
+    g_assert_cmpint(state_of(&w), ==, VROCE_QPS_RTS);
+    world_fini(&w);
+}
+
+/* What the device does not have, and bits that mean nothing, in any state. */
+static void test_unsupported(void)
+{
+    static const struct {
+        uint32_t bit;
+        enum vroce_status status;
+    } cases[] = {
+        { 1u << 14, VROCE_ERR_UNSUPPORTED },    /* ALT_PATH */
+        { 1u << 18, VROCE_ERR_UNSUPPORTED },    /* PATH_MIG_STATE */
+        { 1u << 19, VROCE_ERR_UNSUPPORTED },    /* CAP */
+        { 1u << 21, VROCE_ERR_PARAM },
+        { 1u << 31, VROCE_ERR_PARAM },
+    };
+    struct world w;
+    uint16_t rule;
+
+    world_init(&w, VROCE_QPT_RC);
+    for (int from = VROCE_QPS_RESET; from <= VROCE_QPS_SQD; from++) {
+        for (size_t i = 0; i < LEN(cases); i++) {
+            int to = MIN(from + 1, VROCE_QPS_SQD);
+            uint32_t required, optional;
+
+            g_assert_true(bring_to(&w, from));
+            g_assert_true(expected(VROCE_QPT_RC, from, to, &required,
+                                   &optional));
+            g_assert_cmpint(modify(&w, to, required | cases[i].bit, &rule), ==,
+                            cases[i].status);
+            g_assert_cmpint(rule, ==, VROCE_RULE_QP_ATTR);
+            g_assert_cmpint(state_of(&w), ==, from);
+        }
+    }
     world_fini(&w);
 }
 
@@ -424,6 +461,7 @@ int main(int argc, char **argv)
     g_test_add_func("/qp/ranges", test_ranges);
     g_test_add_func("/qp/source-gid", test_source_gid);
     g_test_add_func("/qp/current-state", test_current_state);
+    g_test_add_func("/qp/unsupported", test_unsupported);
     g_test_add_func("/qp/doorbell-states", test_doorbell_states);
     g_test_add_func("/qp/receive-flush", test_receive_flush);
     return g_test_run();
