@@ -34,12 +34,19 @@ static void scribble(struct world *w, struct input *in)
 static void replace(struct world *w, struct input *in)
 {
     struct drv_qp *qp = &w->qp[in_below(in, WORLD_QPS)];
-    uint32_t off = qp->sq_off + in_below(in, 1 << qp->sq_log) * VROCE_SQ_UNIT;
+    uint32_t index = qp->sq_producer - 1 - in_below(in, 4);
+    uint32_t off = qp->sq_off +
+                   index % (1u << qp->sq_log) * VROCE_SQ_UNIT;
     uint64_t old[8], new[8];
+    struct vroce_wqe_ctrl *ctrl = (void *)new;
 
     gmem_read(&qp->mem, off, old, sizeof(old));
     memcpy(new, old, sizeof(new));
-    for (uint32_t n = 1 + in_below(in, 4); n; n--) {
+    if (in_below(in, 2)) {
+        ctrl->flags |= VROCE_WQE_INLINE;
+        ctrl->num_sge = 0;
+        ctrl->inline_len = htole16(in_below(in, 17));
+    } else {
         ((uint8_t *)new)[in_below(in, 56)] = in_uint(in, 1);
     }
     drv_same_hash(new, old);
