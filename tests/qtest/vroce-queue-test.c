@@ -6,6 +6,7 @@
  */
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "hw/pci/pci_regs.h"
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
 #include "vroce-driver.h"
@@ -405,6 +406,76 @@ static void test_bad_srq(void)
     driver_stop(&d);
 }
 
+/* --------------------------------------------- stopped, and set going again */
+
+static void set_enable(Card *c, bool on)
+{
+    if (on) {
+        card_enable(c);
+    } else {
+        card_put(c, VROCE_REG_CTRL, 0);
+    }
+}
+
+static void set_power(Card *c, bool on)
+{
+    uint8_t pm = qpci_find_capability(c->dev, PCI_CAP_ID_PM, 0);
+
+    /* D3hot, in which the registers do not answer; Bus Master goes first. */
+    if (!on) {
+        card_bus_master(c, false);
+    }
+    qpci_config_writew(c->dev, pm + PCI_PM_CTRL, on ? 0 : 3);
+    g_assert_cmpint(card_get(c, VROCE_REG_ID) == VROCE_ID_MAGIC, ==, on);
+    if (on) {
+        card_bus_master(c, true);
+    }
+}
+
+/* All stays as it is, and nothing is done until it is set again. */
+static void check_pause(void (*set)(Card *c, bool on), bool answers)
+{
+    Driver d = driver_start("");
+    uint64_t mem = card_alloc(d.c, 4096);
+    Qp a, b;
+
+    create_pair(&d, &a, &b);
+    card_put(d.c, VROCE_REG_SCRATCH, ~0x1234);
+    /* The peer is not ready: the card will try again. */
+    post_send(&d, &a, VROCE_WQE_SEND, 1, NULL, 0, mem, 64);
+    ring_sq(&d, &a);
+    set(d.c, false);
+    post_receive(&d, &b, 2, mem + 2048, 64);
+    qpci_io_writeq(d.c->dev, d.c->doorbells, 0,
+                   vroce_doorbell(VROCE_DB_SQ, a.qpn, a.posted));
+    g_assert_cmpuint(card_misuse(d.c, VROCE_RULE_DB_STATE), ==, answers);
+    qtest_clock_step(d.c->qts, 1000000000);
+    g_assert_cmphex(qtest_readl(d.c->qts, d.cq.ring +
+                                offsetof(struct vroce_cqe, phase)), ==, 0);
+
+    set(d.c, true);
+    g_assert_cmphex(card_get(d.c, VROCE_REG_SCRATCH), ==, 0x1234);
+    expect_cqe(&d, VROCE_WC_RECV, 2, &b);
+    expect_cqe(&d, VROCE_WC_SEND, 1, &a);
+    card_destroy(d.c, VROCE_CMD_DESTROY_QP, a.qpn);
+    driver_stop(&d);
+}
+
+static void test_pause_enable(void)
+{
+    check_pause(set_enable, true);
+}
+
+static void test_pause_bus_master(void)
+{
+    check_pause(card_bus_master, true);
+}
+
+static void test_pause_power(void)
+{
+    check_pause(set_power, false);
+}
+
 /* Nothing that lies in a ring, and no doorbell, harms QEMU. */
 static void test_nonsense(void)
 {
@@ -452,6 +523,9 @@ void add_queue_tests(void)
     qtest_add_func("/vroce/ethernet/tx", test_eth_tx);
     qtest_add_func("/vroce/ethernet/rx", test_eth_rx);
     qtest_add_func("/vroce/rc-loopback", test_rc_loopback);
+    qtest_add_func("/vroce/pause/enable", test_pause_enable);
+    qtest_add_func("/vroce/pause/bus-master", test_pause_bus_master);
+    qtest_add_func("/vroce/pause/d3hot", test_pause_power);
     qtest_add_func("/vroce/migration", test_migration);
     qtest_add_func("/vroce/migration-full-wire", test_migration_full_wire);
     qtest_add_func("/vroce/self-interrupt", test_self_interrupt);

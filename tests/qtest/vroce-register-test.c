@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "hw/pci/pci_regs.h"
 #include "vroce-card.h"
 
@@ -200,9 +201,6 @@ static void test_table(void)
         check_write(c, &regs[i], regs[i].initial, true);
     }
     check_holes(c);
-    change_all(c);
-    card_put(c, 0x010, 0x52534554);
-    expect_initial(c);
     card_stop(c);
 }
 
@@ -257,6 +255,10 @@ static void test_ranges(void)
     g_assert_cmpuint(card_get(c, VROCE_REG_MODERATION(3)), ==, 250);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
 
+    card_put(c, VROCE_REG_RESET, 0x1234);
+    g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 5);
+
     /* Reserved bits of CTRL: nothing of it is taken. */
     card_put(c, VROCE_REG_CTRL, VROCE_CTRL_ENABLE | 2);
     g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, 0);
@@ -264,61 +266,118 @@ static void test_ranges(void)
     card_put(c, VROCE_REG_CTRL, 1u << 31);
     g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, VROCE_CTRL_ENABLE);
     g_assert_cmpuint(card_misuse(c, VROCE_RULE_RESERVED), ==, 2);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 4);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 5);
 
     /* Locked while enabled. */
     card_put(c, VROCE_REG_DB_SHIFT, 12);
     card_put64(c, VROCE_REG_CMDQ_SQ_BASE, 0);
     g_assert_cmpuint(card_get(c, VROCE_REG_DB_SHIFT), ==, 16);
     g_assert_cmphex(card_get64(c, VROCE_REG_CMDQ_SQ_BASE), ==, c->sq);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 6);
+    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 7);
     card_stop(c);
 }
 
 /* ---------------------------------------------------------------- resets */
 
-static void test_reset(void)
+static void reset_register(Card *c)
 {
-    Card *c = card_start("");
-
-    card_enable(c);
-    card_put(c, VROCE_REG_SCRATCH, 1);
-    card_put(c, VROCE_REG_RESET, 0x1234);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, ~1u);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 1);
     card_put(c, VROCE_REG_RESET, VROCE_RESET_MAGIC);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_CTRL), ==, 0);
-    g_assert_cmpuint(card_get(c, VROCE_REG_CMDQ_LOG_SIZE), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_CMDQ_VECTOR), ==, VROCE_NO_VECTOR);
-    g_assert_cmpuint(card_misuse(c, VROCE_RULE_REGISTER), ==, 0);
+}
+
+static void reset_function(Card *c)
+{
+    uint8_t express = qpci_find_capability(c->dev, PCI_CAP_ID_EXP, 0);
+
+    g_assert_cmphex(qpci_config_readl(c->dev, express + PCI_EXP_DEVCAP) &
+                    PCI_EXP_DEVCAP_FLR, !=, 0);
+    qpci_config_writew(c->dev, express + PCI_EXP_DEVCTL,
+                       PCI_EXP_DEVCTL_BCR_FLR);
+}
+
+static void reset_machine(Card *c)
+{
+    qtest_system_reset(c->qts);
+}
+
+/* Configuration space is gone too: restore it, as a system does. */
+static void restore_config(Card *c)
+{
+    g_assert_cmphex(qpci_config_readw(c->dev, PCI_COMMAND), ==, 0);
+    g_assert_cmphex(qpci_config_readl(c->dev, PCI_BASE_ADDRESS_0), ==, 0);
+    qpci_config_writel(c->dev, PCI_BASE_ADDRESS_0, c->regs.addr);
+    qpci_device_enable(c->dev);
+}
+
+static void check_reset(void (*reset)(Card *c), bool config)
+{
+    Card *c = start_at_clock();
+    struct vroce_number pd = { 0 };
+    uint16_t rule;
+
+    card_catch_irq(c, 1, 0xaa);
     card_enable(c);
+    pd.number = cpu_to_le32(card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0));
+    card_put(c, VROCE_REG_CTRL, 0);
+    change_all(c);
+    reset(c);
+    if (config) {
+        restore_config(c);
+    }
+    expect_initial(c);
+    g_assert_cmphex(card_get(c, VROCE_MSIX_TABLE_OFFSET + PCI_MSIX_ENTRY_SIZE +
+                             PCI_MSIX_ENTRY_DATA), ==, config ? 0 : 0xaa);
+    card_enable(c);
+    g_assert_cmpint(card_try(c, VROCE_CMD_FREE_PD, &pd, sizeof(pd), NULL, 0,
+                             &rule), ==, VROCE_ERR_NUMBER);
     card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
     card_stop(c);
 }
 
+static void test_reset(void)
+{
+    check_reset(reset_register, false);
+}
+
 static void test_flr(void)
 {
-    Card *c = card_start("");
-    uint8_t express = qpci_find_capability(c->dev, PCI_CAP_ID_EXP, 0);
-    uint64_t bar;
+    check_reset(reset_function, true);
+}
 
-    g_assert_cmphex(qpci_config_readl(c->dev, express + PCI_EXP_DEVCAP) &
-                    PCI_EXP_DEVCAP_FLR, !=, 0);
-    card_enable(c);
-    card_put(c, VROCE_REG_SCRATCH, 1);
-    bar = qpci_config_readl(c->dev, PCI_BASE_ADDRESS_0);
-    qpci_config_writew(c->dev, express + PCI_EXP_DEVCTL,
-                       PCI_EXP_DEVCTL_BCR_FLR);
-    /* Configuration space is gone too: restore it, as a system does. */
-    g_assert_cmphex(qpci_config_readw(c->dev, PCI_COMMAND) &
-                    PCI_COMMAND_MASTER, ==, 0);
-    qpci_config_writel(c->dev, PCI_BASE_ADDRESS_0, bar);
-    qpci_device_enable(c->dev);
-    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, 0);
-    g_assert_cmphex(card_get(c, VROCE_REG_STATUS), ==, VROCE_STATUS_READY);
-    card_enable(c);
-    card_create(c, VROCE_CMD_ALLOC_PD, NULL, 0);
+static void test_machine_reset(void)
+{
+    check_reset(reset_machine, true);
+}
+
+/* A card behind a port, whose bus is reset; the card beside it goes on. */
+static void test_bus_reset(void)
+{
+    Card *c = card_start(" -device pcie-root-port,id=slot0,addr=5.0"
+                         " -device vroce,id=second,bus=slot0");
+    QPCIDevice *port = qpci_device_find(c->bus, QPCI_DEVFN(5, 0));
+    Card second = *c;
+    uint16_t window;
+
+    qpci_device_enable(port);
+    qpci_config_writeb(port, PCI_SECONDARY_BUS, 1);
+    qpci_config_writeb(port, PCI_SUBORDINATE_BUS, 1);
+    second.dev = qpci_device_find(c->bus, 1 << 8);
+    g_assert_nonnull(second.dev);
+    second.regs = qpci_iomap(second.dev, VROCE_BAR_REGS, NULL);
+    window = second.regs.addr >> 16 & 0xfff0;
+    qpci_config_writew(port, PCI_MEMORY_BASE, window);
+    qpci_config_writew(port, PCI_MEMORY_LIMIT, window);
+    qpci_device_enable(second.dev);
+    g_assert_cmphex(card_get(&second, VROCE_REG_ID), ==, VROCE_ID_MAGIC);
+    card_put(&second, VROCE_REG_SCRATCH, 1);
+    card_put(c, VROCE_REG_SCRATCH, 2);
+
+    qpci_config_writew(port, PCI_BRIDGE_CONTROL, PCI_BRIDGE_CTL_BUS_RESET);
+    qpci_config_writew(port, PCI_BRIDGE_CONTROL, 0);
+    restore_config(&second);
+    g_assert_cmphex(card_get(&second, VROCE_REG_SCRATCH), ==, 0);
+    g_assert_cmphex(card_get(c, VROCE_REG_SCRATCH), ==, ~2u);
+    g_free(second.dev);
+    g_free(port);
     card_stop(c);
 }
 
@@ -330,4 +389,6 @@ void add_register_tests(void)
     qtest_add_func("/vroce/registers/ranges", test_ranges);
     qtest_add_func("/vroce/reset/register", test_reset);
     qtest_add_func("/vroce/reset/flr", test_flr);
+    qtest_add_func("/vroce/reset/machine", test_machine_reset);
+    qtest_add_func("/vroce/reset/bus", test_bus_reset);
 }
