@@ -58,9 +58,9 @@ static uint64_t hit_each(const struct scenario *sc, const struct sim_params *p,
             aim = (struct aim) { 0, nth, counts[c], fate };
             d = run_aimed(sc, p, link, kinds, lens, num_lens, &aim);
             if (d != digest) {
-                g_error("%s: fate %u of %u packets from number %llu on changes "
-                        "the outcome", sc->name, fate, counts[c],
-                        (unsigned long long)nth);
+                sim_fail(NULL, "fate %u of %u packets from number %llu on "
+                         "changes the outcome", fate, counts[c],
+                         (unsigned long long)nth);
             }
         }
     }
@@ -157,12 +157,12 @@ static uint64_t run_go_back(const struct scenario *sc,
             d = one_message(sc, p, link, kinds[k], &aim, &took);
             digest = digest_add(digest, &d, sizeof(d));
             if (aim.seen > total + 400 || took > base + 200 * US) {
-                g_error("%s: kind %u, packet %llu of %llu lost: %llu packets, "
-                        "%llu us instead of %llu us", sc->name, kinds[k],
-                        (unsigned long long)nth, (unsigned long long)total,
-                        (unsigned long long)aim.seen,
-                        (unsigned long long)took / US,
-                        (unsigned long long)base / US);
+                sim_fail(NULL, "kind %u, packet %llu of %llu lost: %llu "
+                         "packets, %llu us instead of %llu us", kinds[k],
+                         (unsigned long long)nth, (unsigned long long)total,
+                         (unsigned long long)aim.seen,
+                         (unsigned long long)took / US,
+                         (unsigned long long)base / US);
             }
         }
     }

@@ -80,8 +80,8 @@ static uint64_t compare(const struct scenario *sc, const struct sim_params *p,
         ratio = (double)base / took;
         fflush(stdout);
         if (ratio < (kinds[k].kind == FLOW_READ ? t->least_read : t->least)) {
-            g_error("%s, seed %u: %.2f of the goodput of %s is left", sc->name,
-                    p->seed, ratio, kinds[k].name);
+            sim_fail(NULL, "%.2f of the goodput of %s is left", ratio,
+                     kinds[k].name);
         }
     }
     return digest;

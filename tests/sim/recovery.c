@@ -81,12 +81,12 @@ static uint64_t stream(const struct scenario *sc, const struct sim_params *p,
     return took;
 }
 
-static void check_time(const struct scenario *sc, const char *what, uint32_t at,
-                       uint64_t took, uint64_t most)
+static void check_time(const char *what, uint32_t at, uint64_t took,
+                       uint64_t most)
 {
     if (took > most) {
-        g_error("%s: %s lost at packet %u: %.1f us instead of %.1f us at most",
-                sc->name, what, at, took / 1e3, most / 1e3);
+        sim_fail(NULL, "%s lost at packet %u: %.1f us instead of %.1f us at "
+                 "most", what, at, took / 1e3, most / 1e3);
     }
 }
 
@@ -105,7 +105,7 @@ static uint64_t run_no_timer(const struct scenario *sc,
             for (uint32_t times = 1; times <= 3; times++) {
                 struct loss l = { .nth = at, .times = times };
 
-                check_time(sc, "packet and its repetitions", at,
+                check_time("packet and its repetitions", at,
                            stream(sc, p, link, kinds[k], l, &digest, NULL),
                            base + times * FAST);
             }
@@ -113,14 +113,14 @@ static uint64_t run_no_timer(const struct scenario *sc,
         for (uint32_t at = 0; at + 64 < total; at += 31) {
             struct loss l = { .nth = at, .times = 1, .naks = 1 };
 
-            check_time(sc, "packet and the NAK", at,
+            check_time("packet and the NAK", at,
                        stream(sc, p, link, kinds[k], l, &digest, NULL),
                        base + 2 * FAST);
         }
         for (uint32_t at = 0; at + 6 < MESSAGES; at += 3) {
             struct loss l = { .nth = VROCE_NONE, .acks_from = at, .acks = 5 };
 
-            check_time(sc, "five acknowledgements", at,
+            check_time("five acknowledgements", at,
                        stream(sc, p, link, kinds[k], l, &digest, NULL),
                        base + FAST);
         }
@@ -143,7 +143,7 @@ static uint64_t run_tail(const struct scenario *sc, const struct sim_params *p,
         for (uint32_t at = total - 8; at < total; at++) {
             struct loss l = { .nth = at, .times = 2 };
 
-            check_time(sc, "packet of the end", at,
+            check_time("packet of the end", at,
                        stream(sc, p, link, kinds[k], l, &digest, NULL),
                        base + 2 * PROBED);
         }
@@ -152,7 +152,7 @@ static uint64_t run_tail(const struct scenario *sc, const struct sim_params *p,
                 .nth = VROCE_NONE, .acks_from = MESSAGES - at, .acks = at,
             };
 
-            check_time(sc, "answer of the end", at,
+            check_time("answer of the end", at,
                        stream(sc, p, link, kinds[k], l, &digest, NULL),
                        base + PROBED);
         }
@@ -192,7 +192,7 @@ static uint64_t run_far(const struct scenario *sc, const struct sim_params *p,
     flow_start(flow_new(s, &init));
     sim_run(s, flows_done, 600 * SEC);
     if (requests > total + 80) {
-        g_error("%s: %u requests sent for %u", sc->name, requests, total);
+        sim_fail(s, "%u requests sent for %u", requests, total);
     }
     s->filter = NULL;
     s->blackouts = true;        /* there was a reason to send things again */

@@ -13,6 +13,8 @@
 #define CQ_LOG 12
 #define EQ_LOG 10
 
+struct sim_call sim_call;
+/* The last one; its trace outlives it, for what fails when it is over. */
 static struct sim *current;
 
 /* ------------------------------------------------------------- failure */
@@ -35,7 +37,7 @@ static void print_qp(struct node *n, uint32_t qpn)
 {
     struct vr_qp_info q;
 
-    if (!vr_query_qp(n->h->e, qpn, &q)) {
+    if (!n->h || !vr_query_qp(n->h->e, qpn, &q)) {
         return;
     }
     fprintf(stderr, "  n%u qp %u %s to %u: sq %u..%u rq %u..%u "
@@ -49,31 +51,27 @@ static void print_qp(struct node *n, uint32_t qpn)
             vr_rule_name(q.last_rule));
 }
 
-static const char *link_name(enum sim_link link)
-{
-    return link == SIM_WIRE ? "wire" : "ref";
-}
-
 /* The command that does the same again, and shows all of it. */
 static const char *repeat(const struct sim *s)
 {
-    const struct sim_params *p = &s->p;
-    GString *text = g_string_new(g_get_prgname());
+    const struct sim_params *p = &sim_call.p;
+    GString *text = g_string_new(sim_call.program);
 
     g_string_append_printf(text, " --scenario %s --link %s --seed %u "
                            "--nodes %u --qps %u --ops %u --max-len %u "
-                           "--queue %u", s->scenario, link_name(s->link),
+                           "--queue %u", s->scenario, sim_call.link,
                            p->seed, p->nodes, p->qps, p->ops, p->max_len,
                            p->queue);
-    g_string_append_printf(text, " --loss %g --dup %g --reorder %g "
-                           "--corrupt %g --rate %g --reload %g --blackout %g",
+    g_string_append_printf(text, " --loss %.15g --dup %.15g --reorder %.15g "
+                           "--corrupt %.15g --rate %.15g --reload %.15g "
+                           "--blackout %.15g",
                            p->loss, p->dup, p->reorder, p->corrupt,
                            p->rate / 1e9, p->reload / 1e3, p->blackout / 1e3);
     if (p->path_mtu) {
         g_string_append_printf(text, " --mtu %u", 128 << p->path_mtu);
     }
     if (p->limit) {
-        g_string_append_printf(text, " --limit %g", p->limit / 1e3);
+        g_string_append_printf(text, " --limit %.15g", p->limit / 1e3);
     }
     g_string_append(text, " --trace");
     return g_string_free(text, FALSE);
@@ -104,7 +102,7 @@ static void explain(void)
             (unsigned long long)s->packets, (unsigned long long)s->dropped,
             (unsigned long long)s->steps, s->now / 1e3);
     fprintf(stderr, "failed: scenario %s, link %s, seed %u\nrepeat: %s\n",
-            s->scenario, link_name(s->link), s->p.seed, repeat(s));
+            s->scenario, sim_call.link, sim_call.p.seed, repeat(s));
 }
 
 void sim_fail(struct sim *s, const char *fmt, ...)
@@ -319,6 +317,7 @@ static void node_fini(struct node *n)
     drv_free(n->d);
     node_idle_check(n);
     fh_free(n->h);
+    n->h = NULL;
     g_ptr_array_unref(n->flows);
 }
 
@@ -358,6 +357,11 @@ struct sim *sim_new(const struct sim_params *p, enum sim_link link,
     s->rand = g_rand_new_with_seed(p->seed ^ 0x5eed);
     s->disturbance = g_rand_new_with_seed(p->seed ^ 0xd15);
     s->node = g_new0(struct node, p->nodes);
+    if (current) {
+        g_free(current->node);
+        g_free(current->trace);
+        g_free(current);
+    }
     if (p->pcap && link == SIM_WIRE) {
         s->pcap = pcap_open(p->pcap);
     }
@@ -374,6 +378,7 @@ static bool no_events(struct sim *s)
     return !s->events->len;
 }
 
+/* All but what explain() shows of it. */
 void sim_free(struct sim *s)
 {
     for (uint32_t i = 0; i < s->flows->len; i++) {
@@ -395,14 +400,10 @@ void sim_free(struct sim *s)
     if (s->pcap) {
         fclose(s->pcap);
     }
-    current = NULL;
-    g_free(s->node);
     g_ptr_array_unref(s->events);
     g_ptr_array_unref(s->flows);
-    g_free(s->trace);
     g_byte_array_unref(s->want);
     g_byte_array_unref(s->have);
     g_rand_free(s->rand);
     g_rand_free(s->disturbance);
-    g_free(s);
 }

@@ -63,6 +63,13 @@ struct sim_packet {
 #define FATE_TWICE      (1u << 2)
 #define FATE_LATE       (1u << 3)
 
+/* What was called, set before a scenario runs: how a failure is repeated. */
+struct sim_call {
+    const char *program, *link; /* link: as --link takes it */
+    struct sim_params p;        /* a scenario may run with others */
+};
+extern struct sim_call sim_call;
+
 struct sim;
 struct flow;
 
@@ -132,7 +139,10 @@ struct sim *sim_new(const struct sim_params *p, enum sim_link link,
                     const char *scenario);
 /* Destroys all objects by commands and checks that nothing is left. */
 void sim_free(struct sim *s);
-/* Ends the program: says why, how to repeat the run, and what led to it. */
+/*
+ * Ends the program: says why, how to repeat the run, and what led to it. s is
+ * NULL when the run itself is over, and its outcome is what is wrong.
+ */
 void sim_fail(struct sim *s, const char *fmt, ...)
     G_GNUC_PRINTF(2, 3) G_GNUC_NORETURN;
 void sim_trace(struct sim *s, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
