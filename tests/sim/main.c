@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,16 @@ static const struct scenario *const sets[] = {
     recovery_scenarios, slow_scenarios,
 };
 
+#define NOT_GIVEN INT_MIN
+
 static char *opt_scenario, *opt_link, *opt_pcap;
-static int opt_seed = 1, opt_seeds = 1, opt_nodes, opt_qps, opt_ops,
-           opt_max_len = -1, opt_queue, opt_mtu;
-static double opt_loss = -1, opt_dup = -1, opt_reorder = -1, opt_corrupt = -1,
-              opt_rate, opt_reload = -1, opt_blackout = -1, opt_limit;
+static int opt_seed = 1, opt_seeds = 1, opt_nodes = NOT_GIVEN,
+           opt_qps = NOT_GIVEN, opt_ops = NOT_GIVEN, opt_max_len = NOT_GIVEN,
+           opt_queue = NOT_GIVEN, opt_mtu = NOT_GIVEN;
+static double opt_loss = NOT_GIVEN, opt_dup = NOT_GIVEN,
+              opt_reorder = NOT_GIVEN, opt_corrupt = NOT_GIVEN,
+              opt_rate = NOT_GIVEN, opt_reload = NOT_GIVEN,
+              opt_blackout = NOT_GIVEN, opt_limit = NOT_GIVEN;
 static gboolean opt_list, opt_trace, opt_tap;
 
 static const GOptionEntry options[] = {
@@ -72,11 +78,17 @@ void usage_error(const char *fmt, ...)
     exit(2);
 }
 
-static void check_probability(double p, const char *name)
+/* Not a number is out of every range. */
+static void check_range(const char *name, double value, double least,
+                        double most)
 {
-    if (p > 1) {
-        usage_error("--%s is a probability: 0 to 1", name);
+    if (value == NOT_GIVEN || (value >= least && value <= most)) {
+        return;
     }
+    if (most == INT_MAX) {
+        usage_error("--%s must be %g or more", name, least);
+    }
+    usage_error("--%s must be %.15g to %.15g", name, least, most);
 }
 
 static uint8_t mtu_code(int mtu)
@@ -91,24 +103,26 @@ static uint8_t mtu_code(int mtu)
 
 static void check_options(void)
 {
-    check_probability(opt_loss, "loss");
-    check_probability(opt_dup, "dup");
-    check_probability(opt_reorder, "reorder");
-    check_probability(opt_corrupt, "corrupt");
-    if (opt_nodes && (opt_nodes < 2 || opt_nodes > 250)) {
-        usage_error("--nodes must be 2 to 250");
-    }
-    if (opt_qps < 0 || opt_qps > 1000) {
-        usage_error("--qps must be 1 to 1000");
-    }
+    check_range("seed", opt_seed, 0, INT_MAX);
+    check_range("seeds", opt_seeds, 1, INT_MAX);
+    check_range("nodes", opt_nodes, 2, 250);
+    check_range("qps", opt_qps, 1, 1000);
+    check_range("ops", opt_ops, 1, INT_MAX);
+    check_range("max-len", opt_max_len, 0, INT_MAX);
+    check_range("queue", opt_queue, 1, INT_MAX);
+    check_range("loss", opt_loss, 0, 1);
+    check_range("dup", opt_dup, 0, 1);
+    check_range("reorder", opt_reorder, 0, 1);
+    check_range("corrupt", opt_corrupt, 0, 1);
+    check_range("rate", opt_rate, 0.001, 100000);
+    check_range("reload", opt_reload, 0, 1e9);
+    check_range("blackout", opt_blackout, 0, 1e9);
+    check_range("limit", opt_limit, 0.001, 1e12);
     if (opt_tap && !opt_scenario) {
         usage_error("--tap needs --scenario: a plan is of one scenario");
     }
-    if (opt_seed < 0) {
-        usage_error("--seed must be 0 or more");
-    }
-    if (opt_seeds < 1) {
-        usage_error("--seeds must be 1 or more");
+    if (opt_mtu != NOT_GIVEN) {
+        mtu_code(opt_mtu);
     }
     if (opt_link && strcmp(opt_link, "wire") && strcmp(opt_link, "ref") &&
         strcmp(opt_link, "both")) {
@@ -116,10 +130,15 @@ static void check_options(void)
     }
 }
 
-/* An option, when it was given. */
-static uint32_t pick(int option, int min, uint32_t otherwise)
+/* An option in a unit, when it was given. */
+static uint64_t pick(double option, double unit, uint64_t otherwise)
 {
-    return option >= min ? (uint32_t)option : otherwise;
+    return option == NOT_GIVEN ? otherwise : (uint64_t)(option * unit + 0.5);
+}
+
+static double pick_chance(double option, double otherwise)
+{
+    return option == NOT_GIVEN ? otherwise : option;
 }
 
 static struct sim_params params(const struct scenario *sc, uint32_t seed)
@@ -135,17 +154,17 @@ static struct sim_params params(const struct scenario *sc, uint32_t seed)
     p.nodes = pick(opt_nodes, 1, p.nodes);
     p.qps = pick(opt_qps, 1, p.qps);
     p.ops = pick(opt_ops, 1, p.ops);
-    p.max_len = pick(opt_max_len, 0, p.max_len);
+    p.max_len = pick(opt_max_len, 1, p.max_len);
     p.queue = pick(opt_queue, 1, p.queue);
-    p.loss = opt_loss >= 0 ? opt_loss : p.loss;
-    p.dup = opt_dup >= 0 ? opt_dup : p.dup;
-    p.reorder = opt_reorder >= 0 ? opt_reorder : p.reorder;
-    p.corrupt = opt_corrupt >= 0 ? opt_corrupt : p.corrupt;
-    p.rate = opt_rate > 0 ? opt_rate * 1e9 : p.rate;
-    p.reload = opt_reload >= 0 ? opt_reload * US : p.reload;
-    p.blackout = opt_blackout >= 0 ? opt_blackout * US : p.blackout;
-    p.limit = opt_limit > 0 ? opt_limit * US : 0;
-    p.path_mtu = opt_mtu ? mtu_code(opt_mtu) : p.path_mtu;
+    p.loss = pick_chance(opt_loss, p.loss);
+    p.dup = pick_chance(opt_dup, p.dup);
+    p.reorder = pick_chance(opt_reorder, p.reorder);
+    p.corrupt = pick_chance(opt_corrupt, p.corrupt);
+    p.rate = pick(opt_rate, SEC, p.rate);
+    p.reload = pick(opt_reload, US, p.reload);
+    p.blackout = pick(opt_blackout, US, p.blackout);
+    p.limit = pick(opt_limit, US, 0);
+    p.path_mtu = opt_mtu == NOT_GIVEN ? p.path_mtu : mtu_code(opt_mtu);
     return p;
 }
 
