@@ -87,6 +87,7 @@ void add_register_tests(void);
 void add_queue_tests(void);
 void add_host_tests(void);
 void add_hostile_command_tests(void);
+void add_hostile_ring_tests(void);
 void add_hostile_tests(void);
 
 #endif /* TESTS_QTEST_VROCE_CARD_H */

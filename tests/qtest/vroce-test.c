@@ -402,6 +402,7 @@ int main(int argc, char **argv)
     add_queue_tests();
     add_host_tests();
     add_hostile_command_tests();
+    add_hostile_ring_tests();
     add_hostile_tests();
     return g_test_run();
 }
