@@ -52,9 +52,9 @@ uint64_t finish(struct sim *s)
     return digest;
 }
 
-uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
-                   enum sim_link link, uint8_t type, uint32_t kinds,
-                   bool loopback)
+static uint64_t run_once(const struct scenario *sc, const struct sim_params *p,
+                         enum sim_link link, uint8_t type, uint32_t kinds,
+                         bool loopback)
 {
     struct sim *s = sim_new(p, link, sc->name);
 
@@ -74,6 +74,26 @@ uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
     disturb(s);
     sim_run(s, flows_done, 600 * SEC);
     return finish(s);
+}
+
+uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
+                   enum sim_link link, uint8_t type, uint32_t kinds,
+                   bool loopback)
+{
+    struct sim_params stay = *p;
+    uint64_t stayed, digest;
+
+    if (!p->reload) {
+        return run_once(sc, p, link, type, kinds, loopback);
+    }
+    stay.reload = 0;
+    stayed = run_once(sc, &stay, link, type, kinds, loopback);
+    digest = run_once(sc, p, link, type, kinds, loopback);
+    if (digest != stayed) {
+        sim_fail(NULL, "saved and loaded, it comes to %016llx, not %016llx",
+                 (unsigned long long)digest, (unsigned long long)stayed);
+    }
+    return digest;
 }
 
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,

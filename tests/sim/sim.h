@@ -221,7 +221,10 @@ extern const struct scenario slow_scenarios[];
 /* Flows between all nodes in turn, until each is done; the usual run. */
 uint64_t run_flows(const struct scenario *sc, const struct sim_params *p,
                    enum sim_link link);
-/* The same with QPs of a type, doing kinds (FLOW_*), perhaps within a node. */
+/*
+ * The same with QPs of a type, doing kinds (FLOW_*), perhaps within a node. If
+ * engines are saved and loaded, it runs without that first, to compare.
+ */
 uint64_t run_kinds(const struct scenario *sc, const struct sim_params *p,
                    enum sim_link link, uint8_t type, uint32_t kinds,
                    bool loopback);
