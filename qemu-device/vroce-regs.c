@@ -272,10 +272,17 @@ bool vroce_regs_enabled(VroceState *s)
     return s->regs.ctrl & VROCE_CTRL_ENABLE && !s->regs.fatal;
 }
 
+/* May the function do DMA? In D0 only, PCI Express Base 4.0, 5.3.1. */
+static bool may_master(const PCIDevice *pdev)
+{
+    return pci_get_word(pdev->config + PCI_COMMAND) & PCI_COMMAND_MASTER &&
+           !(pci_get_word(pdev->config + pdev->pm_cap + PCI_PM_CTRL) &
+             PCI_PM_CTRL_STATE_MASK);
+}
+
 void vroce_update_enabled(VroceState *s)
 {
-    uint16_t command = pci_get_word(PCI_DEVICE(s)->config + PCI_COMMAND);
-    bool master = command & PCI_COMMAND_MASTER;
+    bool master = may_master(PCI_DEVICE(s));
     bool enabled = master && vroce_regs_enabled(s);
 
     if (s->enabled == enabled || s->entered) {

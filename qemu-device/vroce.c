@@ -191,9 +191,7 @@ static void vroce_write_config(PCIDevice *pdev, uint32_t addr, uint32_t value,
     pci_default_write_config(pdev, addr, value, len);
     pcie_cap_flr_write_config(pdev, addr, value, len);
     pcie_aer_write_config(pdev, addr, value, len);
-    if (range_covers_byte(addr, len, PCI_COMMAND)) {
-        vroce_update_enabled(s);
-    }
+    vroce_update_enabled(s);    /* Bus Master or the power state */
 }
 
 /* ------------------------------------------------------------- migration */

@@ -421,15 +421,9 @@ static void set_power(Card *c, bool on)
 {
     uint8_t pm = qpci_find_capability(c->dev, PCI_CAP_ID_PM, 0);
 
-    /* D3hot, in which the registers do not answer; Bus Master goes first. */
-    if (!on) {
-        card_bus_master(c, false);
-    }
+    /* D3hot, in which the registers do not answer. */
     qpci_config_writew(c->dev, pm + PCI_PM_CTRL, on ? 0 : 3);
     g_assert_cmpint(card_get(c, VROCE_REG_ID) == VROCE_ID_MAGIC, ==, on);
-    if (on) {
-        card_bus_master(c, true);
-    }
 }
 
 /* All stays as it is, and nothing is done until it is set again. */
