@@ -99,7 +99,7 @@ enum vroce_fatal {
 	VROCE_FATAL_NONE		= 0,
 	VROCE_FATAL_CMDQ		= 1,	/* the command queue cannot be read or written */
 	VROCE_FATAL_ASYNC_EQ		= 2,	/* the async event queue cannot be written */
-	VROCE_FATAL_INJECTED		= 3,	/* asked for by a fault rule */
+	VROCE_FATAL_INJECTED		= 3,	/* not used for now */
 };
 
 enum vroce_dma_cmd {
