@@ -99,11 +99,13 @@ static uint32_t draw_len(struct flow *f, GRand *r, uint32_t i)
         len = g_rand_int_range(r, 0, 9);
         break;
     case 1:
-        len = f->mtu * g_rand_int_range(r, 1, 4) + g_rand_int_range(r, -1, 2);
+        len = f->mtu * g_rand_int_range(r, 1, 4);
+        len += g_rand_int_range(r, -1, 2);
         break;
     default:
         /* As many small ones as large ones. */
-        len = g_rand_int(r) >> g_rand_int_range(r, 12, 30);
+        len = g_rand_int(r);
+        len >>= g_rand_int_range(r, 12, 30);
     }
     return MIN(len, max);
 }
@@ -118,15 +120,16 @@ static void draw_op(struct dir *d, GRand *r, uint32_t i)
         kind = g_rand_int_range(r, 0, G_N_ELEMENTS(kind_opcodes));
     } while (!(f->init.kinds & 1u << kind));
     *op = (struct op) {
-        .opcode = kind_opcodes[kind][g_rand_boolean(r)],
-        .len = draw_len(f, r, i),
-        .skew = g_rand_int_range(r, 0, 64),
-        .imm = g_rand_int(r),
         .seed = (uint64_t)f->s->p.seed << 32 | f->id << 20 | d->side << 19 | i,
         .recv = VROCE_NONE,
-        .recv_room = g_rand_boolean(r) ? 0 : g_rand_int_range(r, 1, 64),
-        .num_sge = g_rand_int_range(r, 1, VROCE_MAX_SGE + 1),
     };
+    /* One by one: compilers differ in which draw of an expression is first. */
+    op->opcode = kind_opcodes[kind][g_rand_boolean(r)];
+    op->len = draw_len(f, r, i);
+    op->skew = g_rand_int_range(r, 0, 64);
+    op->imm = g_rand_int(r);
+    op->recv_room = g_rand_boolean(r) ? 0 : g_rand_int_range(r, 1, 64);
+    op->num_sge = g_rand_int_range(r, 1, VROCE_MAX_SGE + 1);
     if (i + 1 == d->num_ops || i % 3 == 2 || g_rand_boolean(r)) {
         op->flags |= VROCE_WQE_SIGNALED;
     }
