@@ -8,12 +8,11 @@ compares.
 """
 
 import json
-from pathlib import Path
 
 from . import (benchengine, benchidle, benchnetdevs, benchplot, benchrdma,
                benchwakeups, impairtable)
 from .lab import between
-from .util import Command, UserError, write_atomic
+from .util import Command, UserError, output_file, write_atomic
 
 BENCHES = {module.NAME: module for module in (
     benchrdma, benchengine.Engine, benchengine.Wire, benchwakeups, benchidle,
@@ -27,9 +26,9 @@ def add_arguments(parser):
                         f"{benchrdma.NAME})")
     parser.add_argument("--list", action="store_true",
                         help="say what each of them measures, run none")
-    parser.add_argument("--json", metavar="FILE", type=Path,
+    parser.add_argument("--json", metavar="FILE", type=output_file,
                         help="write the results as data")
-    parser.add_argument("--plot", metavar="FILE", type=Path,
+    parser.add_argument("--plot", metavar="FILE", type=output_file,
                         help="draw the results, as .svg or .png "
                         f"({benchrdma.NAME} only)")
     parser.add_argument("--quick", action="store_true",

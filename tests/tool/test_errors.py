@@ -77,7 +77,8 @@ class Places(Errors):
     def test_results_that_could_not_be_written(self):
         for words in (["test", "tool", "--json"], ["demo", "--json"],
                       ["demo", "--pcap"], ["pcap", "-w"],
-                      ["pair", "--a", "x", "--b", "y", "--json"]):
+                      ["pair", "--a", "x", "--b", "y", "--json"],
+                      ["bench", "--json"], ["bench", "--plot"]):
             for path, reason in (("/", "it is a folder"),
                                  ("/dev/null/x",
                                   "/dev/null is not a folder")):
