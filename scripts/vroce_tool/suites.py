@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from . import e2e, genericfuzz, guestbuild, hostbuild, ktap, qemu
+from . import e2e, genericfuzz, guestbuild, hostbuild, ktap, qemu, why
 from .guest import CARD
 from .ktap import FAIL, PASS, SKIP
 from .util import REPO, UserError, scratch
@@ -232,8 +232,14 @@ def run_guest(session):
         for program in programs:
             began = time.monotonic()
             seen = len(watch.reports)
-            result = guest.run(f"cd /artifacts && ./{program} 2>&1",
-                               timeout=KSELFTEST_TIMEOUT, check=False)
+            try:
+                result = guest.run(f"cd /artifacts && ./{program} 2>&1",
+                                   timeout=KSELFTEST_TIMEOUT, check=False)
+            except UserError as error:      # it hangs; the others do not
+                session.add(Case(f"kselftest {Path(program).name}", FAIL,
+                                 time.monotonic() - began,
+                                 _with_waits(lab, watch, str(error))))
+                continue
             outcomes = ktap.parse(result.stdout, Path(program).name,
                                   result.returncode)
             session.add_outcomes(outcomes, time.monotonic() - began)
@@ -264,9 +270,21 @@ class _Guests:
             shared.setdefault(id(test) if test.own_lab else test.lab,
                               []).append(test)
         for tests in shared.values():
+            self._run_in_lab(session, tests)
+
+    @staticmethod
+    def _run_in_lab(session, tests):
+        left = list(tests)
+        try:
             with scratch("e2e") as folder, session.lab(tests[0].lab) as lab:
-                for test in tests:
-                    session.add(_run_e2e(test, e2e.Bench(lab, folder)))
+                while left:
+                    session.add(_run_e2e(left.pop(0), e2e.Bench(lab, folder)))
+        except UserError as error:
+            if not left:
+                raise
+            for test in left:
+                session.add(Case(test.name, FAIL, 0.0,
+                                 f"it was not run: {error}"))
 
 
 class _Hostile(_Guests):
@@ -292,6 +310,13 @@ class _Hostile(_Guests):
                              {"executions": count}))
 
 
+def _with_waits(lab, watch, output):
+    """What a case that failed is told by, and what stands still in its lab."""
+    # Of a kernel in trouble no questions are asked.
+    waits = [] if watch.check() else why.sentences(lab)
+    return "\n".join([output, *waits * (waits[:1] != [why.NOTHING])])
+
+
 def _run_e2e(test, bench):
     began = time.monotonic()
     status, output, figures = PASS, "", {}
@@ -301,7 +326,9 @@ def _run_e2e(test, bench):
         except e2e.Skip as reason:
             status, output = SKIP, str(reason)
         except (AssertionError, UserError) as error:
-            status, output = FAIL, str(error) or traceback.format_exc()
+            status = FAIL
+            output = _with_waits(bench.lab, watch,
+                                 str(error) or traceback.format_exc())
         except Exception:   # a test's own fault must not end the others
             status, output = FAIL, traceback.format_exc()
         if watch.check() and status == PASS and not test.panics:
