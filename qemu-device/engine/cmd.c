@@ -397,6 +397,7 @@ int vr_command(struct vr_engine *e, uint8_t opcode, const void *in,
         return status;
     }
     vr_pages_free(e, &e->cmd_pages);    /* whatever no object took */
+    e->cmd_flushes = false;
     vr_count(e, VROCE_CNT_COMMANDS, 1);
     if (status == VROCE_OK) {
         *out_used = cmd->out_len;

@@ -48,16 +48,19 @@ static enum vroce_rule cq_refresh(struct vr_engine *e, struct vr_cq *cq)
 /* IBA 10.5.1.1 and 11.6.3.4: a CQ in error takes its QPs with it. */
 static void cq_fail(struct vr_engine *e, struct vr_cq *cq, enum vroce_rule rule)
 {
+    uint32_t left = cq->users;
+
     cq->error = rule;
     if (rule == VROCE_RULE_CQ_OVERRUN) {
         vr_count(e, VROCE_CNT_CQ_OVERRUN, 1);
     }
     vr_misuse_of(e, rule, "CQ", cq->cqn, vr_rule_text(rule));
     vr_async_event(e, VROCE_EVENT_CQ_ERR, cq->cqn, rule);
-    for (uint32_t i = 0; i < e->qps.size && cq->users; i++) {
+    for (uint32_t i = 0; i < e->qps.size && left; i++) {
         struct vr_qp *qp = vr_qp_get(e, i);
 
         if (qp && (qp->send_cqn == cq->cqn || qp->recv_cqn == cq->cqn)) {
+            left -= (qp->send_cqn == cq->cqn) + (qp->recv_cqn == cq->cqn);
             vr_qp_error(e, qp, VROCE_EVENT_QP_FATAL, rule);
         }
     }

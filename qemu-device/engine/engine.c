@@ -79,6 +79,7 @@ static void engine_init_state(struct vr_engine *e)
     e->armed_deadline = VR_NEVER;
     e->eq_overrun = false;
     e->enabled = e->tx_full = e->kicked = e->fatal = e->burst = false;
+    e->cmd_flushes = false;
     memset(e->counters, 0, sizeof(e->counters));
     e->gid_hint = e->gids_end = 0;
     memset(e->gids, 0, e->cfg.num_gids * sizeof(*e->gids));
@@ -234,6 +235,7 @@ void vr_set_enabled(struct vr_engine *e, bool enabled, uint64_t now)
     if (!enabled) {
         /* The command that was reading it is not called again. */
         vr_pages_free(e, &e->cmd_pages);
+        e->cmd_flushes = false;
     } else if (!e->fatal) {
         /* The wire may have become free meanwhile. */
         vr_edge_resume(e);

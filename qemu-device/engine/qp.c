@@ -121,6 +121,27 @@ enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
     return VR_TURN_IDLE;
 }
 
+bool vr_qp_leave_sqe(struct vr_engine *e, struct vr_qp *qp)
+{
+    struct vr_req *req = &qp->req;
+    int64_t budget = VR_SP_BYTES;
+
+    if (!e->cmd_flushes) {
+        e->cmd_flushes = true;
+        e->cmd_flush_end = req->producer;
+    }
+    while (qp->state == VROCE_QPS_SQE &&
+           (int32_t)(e->cmd_flush_end - req->consumer) > 0) {
+        if (budget <= 0) {
+            return false;
+        }
+        flush_send(e, qp);
+        budget -= VR_PACKET_COST;
+    }
+    req->una = req->sent = req->psn;
+    return true;
+}
+
 void vr_qp_clear(struct vr_engine *e, struct vr_qp *qp)
 {
     struct vr_req *req = &qp->req;
@@ -161,7 +182,9 @@ static struct vr_qp *doorbell_qp(struct vr_engine *e, uint32_t page,
         return NULL;
     }
     if (unlikely(qp->context != page)) {
-        vr_misuse(e, VROCE_RULE_DB_PAGE, qpn, NULL);
+        /* Not noted at the QP, whose owner has not done it. */
+        vr_misuse_of(e, VROCE_RULE_DB_PAGE, "QP", qpn,
+                     vr_rule_text(VROCE_RULE_DB_PAGE));
         return NULL;
     }
     return qp;

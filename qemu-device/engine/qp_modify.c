@@ -275,7 +275,6 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
     const struct vroce_modify_qp_in *in = c->in;
     struct vr_qp *qp = vr_qp_get(e, le32toh(in->qpn));
     uint32_t mask = le32toh(in->attr_mask);
-    int64_t budget = VR_SP_BYTES;
     struct vroce_qp_attr old;
     struct vr_route route;
     uint8_t to;
@@ -285,9 +284,8 @@ int vr_cmd_modify_qp(struct vr_engine *e, struct vr_cmd_ctx *c)
         return vr_refuse(c, VROCE_ERR_NUMBER, VROCE_RULE_NO_OBJECT);
     }
     to = mask & VROCE_QP_STATE ? in->attr.state : qp->state;
-    /* What was posted before is flushed before it goes on, IBA 10.3.1.6. */
     if (qp->state == VROCE_QPS_SQE && to == VROCE_QPS_RTS &&
-        vr_qp_flush(e, qp, &budget) == VR_TURN_MORE) {
+        !vr_qp_leave_sqe(e, qp)) {
         return VR_CMD_AGAIN;
     }
     status = check_modify(e, qp, c, mask, to);

@@ -214,9 +214,12 @@ static bool check_send_length(struct vr_engine *e, struct vr_qp *qp,
                               const struct vr_sp *sp)
 {
     struct vr_resp *resp = &qp->resp;
+    uint64_t total = (uint64_t)resp->received + sp->payload.len;
 
-    if ((uint64_t)resp->received + sp->payload.len >
-        vr_sgl_length(&resp->recv.sgl)) {
+    if (total > VR_MAX_DMA_LEN) {
+        return invalid_request(e, qp);
+    }
+    if (total > vr_sgl_length(&resp->recv.sgl)) {
         vr_resp_fail(e, qp, VR_SYN_NAK_INVALID, VROCE_WCS_LOC_LEN_ERR, 0);
         return false;
     }

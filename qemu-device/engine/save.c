@@ -94,6 +94,9 @@ void vr_timer_attach(struct vr_engine *e, struct vr_timer *t)
 
 static bool pages_sane(const struct vr_pages *p)
 {
+    if (p->shift > 31) {
+        return false;
+    }
     if (p->contiguous) {
         return !p->npages && !p->room && !p->offset &&
                p->base <= UINT64_MAX - p->length;
@@ -101,7 +104,7 @@ static bool pages_sane(const struct vr_pages *p)
     if (!p->npages) {
         return !p->length;
     }
-    return p->shift >= 12 && p->shift <= 31 && p->length &&
+    return p->shift >= 12 && p->length &&
            !(p->offset >> p->shift) && p->length <= UINT64_MAX / 2 &&
            p->npages == ((p->offset + p->length - 1) >> p->shift) + 1;
 }

@@ -455,10 +455,22 @@ static bool replay_sane(const struct vr_qp *qp, const struct vr_replay *r)
 
     return (read || r->op == VR_OP_CMP_SWAP || r->op == VR_OP_FETCH_ADD) &&
            r->psn <= VR_PSN_MASK && r->len <= VR_MAX_DMA_LEN &&
-           r->limit <= r->len &&
+           r->limit <= r->len && r->limit <= (uint64_t)r->end * qp->mtu &&
+           r->limit + (uint64_t)qp->mtu >= (uint64_t)r->end * qp->mtu &&
            r->npsn == (read ? vr_num_packets(r->len, qp->mtu) : 1) &&
            r->npsn < VR_MAX_PSN_SPAN && r->start <= r->next &&
            r->next <= r->end && r->end <= r->npsn;
+}
+
+/* A receive WQE was taken with the rights of its queue's PD: see rq.c. */
+static bool recv_sane(struct vr_engine *e, const struct vr_qp *qp)
+{
+    const struct vr_recv *recv = &qp->resp.recv;
+
+    return !recv->valid ||
+           (recv->sgl.num <= e->cfg.max_sge &&
+            recv->sgl.pdn == (qp->srqn == VROCE_NONE ? qp->pdn :
+                              vr_srq_get(e, qp->srqn)->pdn));
 }
 
 static bool resp_sane(const struct vr_qp *qp)
@@ -559,7 +571,8 @@ static bool qp_sane(struct vr_engine *e, const struct vr_qp *qp, uint32_t qpn)
                                     rec_off)) {
         return false;
     }
-    return attr_sane(&qp->attr) && req_sane(qp) && resp_sane(qp);
+    return attr_sane(&qp->attr) && req_sane(qp) && resp_sane(qp) &&
+           recv_sane(e, qp);
 }
 
 static void attach_timer(struct vr_engine *e, struct vr_timer *t,

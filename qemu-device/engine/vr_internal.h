@@ -14,7 +14,7 @@
 #define VR_NEVER UINT64_MAX
 
 #define VR_MAX_MSG_SIZE         (1u << 30)
-#define VR_MAX_DMA_LEN          (1u << 31)      /* of a RETH, IBA C9-94 */
+#define VR_MAX_DMA_LEN          (1u << 31)      /* of any message, IBA C9-94 */
 #define VR_MAX_RD_ATOMIC        16
 #define VR_MIN_MTU              68      /* of the netdev, RFC 791 */
 #define VR_MAX_INLINE           432     /* in the largest WQE of a UD QP */
@@ -677,6 +677,8 @@ struct vr_engine {
     } moderation[VROCE_MAX_VECTORS];
 
     struct vr_pages cmd_pages;  /* page list of the command in execution */
+    bool cmd_flushes;           /* it flushes a send queue … */
+    uint32_t cmd_flush_end;     /* … up to here */
 
     uint64_t counters[VROCE_CNT_NUM];
 };

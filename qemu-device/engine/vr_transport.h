@@ -106,6 +106,12 @@ void vr_qp_note_error(struct vr_engine *e, struct vr_qp *qp, uint8_t status,
 /* Complete what is left of the queues of a QP in ERR (or SQE: its SQ). */
 enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp,
                          int64_t *budget);
+/*
+ * SQE to RTS, IBA 10.3.1.6: flush what was posted before the command came, but
+ * not what is posted while it lasts, or it might last for ever. False: there is
+ * more, the command goes on with another slice.
+ */
+bool vr_qp_leave_sqe(struct vr_engine *e, struct vr_qp *qp);
 
 /* qp_modify.c */
 int vr_qp_transition(uint8_t type, uint8_t from, uint8_t to, uint32_t mask);

@@ -9,6 +9,20 @@
 #include "couple.h"
 #include "vr_transport.h"
 
+/* A READ request from a to b, as it comes from the wire. */
+static struct vr_sp read_request(struct world *w, uint32_t psn, uint32_t off,
+                                 uint32_t len)
+{
+    const struct vr_qp *a = vr_qp_get(w->h->e, w->a.qpn);
+
+    return (struct vr_sp) {
+        .route = a->route, .qp_type = VROCE_QPT_RC, .op = VR_OP_READ_REQ,
+        .flags = VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ, .mtu = a->mtu,
+        .sqpn = w->a.qpn, .dqpn = w->b.qpn, .psn = psn, .npkt = 1,
+        .rkey = w->mr.key, .va = IOVA + off, .dma_len = len,
+    };
+}
+
 /*
  * A long message becomes one of a few inline bytes between two slices, with the
  * same hash: what lies behind these bytes in this process stays here.
@@ -135,6 +149,104 @@ static void test_sqe_in_haste(void)
     world_fini(&w);
 }
 
+/* What is posted while RTS is on its way does not hold it up for ever. */
+static void test_sqe_refilled(void)
+{
+    struct vroce_modify_qp_in in = {
+        .attr_mask = htole32(VROCE_QP_STATE), .attr.state = VROCE_QPS_RTS,
+    };
+    struct drv_wr wr, nop = local_wr(VROCE_WQE_NOP, 2, 0);
+    struct world w = { 0 };
+    uint32_t used, slices = 0;
+    struct drv_cq cq;
+    uint16_t rule;
+    int status;
+
+    world_init(&w, VROCE_QPT_UC, false);
+    drv_qp_destroy(&w.a);
+    drv_cq_create(w.d, &cq, 13, NULL);
+    drv_qp_create(w.d, &w.a, &(struct drv_qp_init) {
+        .type = VROCE_QPT_UC, .sq_log = 10, .rq_log = VROCE_NO_QUEUE,
+        .max_recv_sge = 1, .scq = &cq, .rcq = &cq,
+    });
+    connect_both(&w);
+    wr = send_wr(&w, VROCE_WQE_SEND, 1, 0, 100);
+    wr.sge[0].lkey ^= 1;
+    post(&w.a, &wr);
+    drv_ring(&w.a);
+    run(&w);
+    g_assert_cmpint(state_of(&w, &w.a), ==, VROCE_QPS_SQE);
+    in.qpn = htole32(w.a.qpn);
+    do {
+        drv_drain(&cq);
+        w.h->entered = true;
+        for (int i = 0; i < 1000 && drv_post_send(&w.a, &nop); i++) {
+            vr_qp_get(w.h->e, w.a.qpn)->req.producer = w.a.sq_producer;
+        }
+        status = vr_command(w.h->e, VROCE_CMD_MODIFY_QP, &in, sizeof(in), NULL,
+                            0, &used, &rule, w.h->now);
+        w.h->entered = false;
+        g_assert_cmpuint(++slices, <, 100);
+    } while (status == VR_CMD_AGAIN);
+    g_assert_cmpint(status, ==, VROCE_OK);
+    g_assert_cmpuint(slices, >, 1);
+    drv_drain(&cq);
+    run(&w);
+    drv_drain(&cq);
+    drv_qp_destroy(&w.a);
+    drv_cq_destroy(&cq);
+    drv_qp_create(w.d, &w.a, &(struct drv_qp_init) {
+        .type = VROCE_QPT_UC, .sq_log = 5, .rq_log = 4, .max_recv_sge = 1,
+        .scq = &w.cq, .rcq = &w.cq,
+    });
+    world_fini(&w);
+}
+
+/* Who rings on a page that is not his leaves nothing at the QP he named. */
+static void test_foreign_ring(void)
+{
+    struct world w = { 0 };
+
+    world_init(&w, VROCE_QPT_RC, false);
+    w.b.d->context = 0;
+    vr_qp_get(w.h->e, w.a.qpn)->context = 1;
+    fh_doorbell(w.h, 0, vroce_doorbell(VROCE_DB_SQ, w.a.qpn, 1));
+    g_assert_cmpuint(w.h->rules[VROCE_RULE_DB_PAGE], ==, 1);
+    g_assert_cmpuint(vr_qp_get(w.h->e, w.a.qpn)->last_rule, ==, 0);
+    vr_qp_get(w.h->e, w.a.qpn)->context = 0;
+    world_fini(&w);
+}
+
+/* No message has more than 2^31 bytes, however much its receive takes. */
+static void test_send_too_long(void)
+{
+    struct drv_wr recv = {
+        .num_sge = 1, .sge[0] = { .addr = IOVA, .length = UINT32_MAX },
+    };
+    struct world w = { 0 };
+    struct vr_sp sp;
+
+    world_init(&w, VROCE_QPT_RC, false);
+    connect_both(&w);
+    recv.sge[0].lkey = w.mr.key;
+    g_assert_true(drv_post_recv(&w.b, &recv));
+    sp = read_request(&w, 0, 0, 0);
+    sp.op = VR_OP_SEND;
+    sp.flags = VR_SP_FIRST;
+    sp.payload = (struct vr_payload) {
+        .kind = VR_PAYLOAD_BYTES, .len = sp.mtu,
+        .bytes = gmem_at(&w.mem, 0, sp.mtu),
+    };
+    fh_deliver(w.h, w.h, &sp);
+    vr_qp_get(w.h->e, w.b.qpn)->resp.received = VR_MAX_DMA_LEN - sp.mtu + 1;
+    sp.flags = 0;
+    sp.psn++;
+    fh_deliver(w.h, w.h, &sp);
+    run(&w);
+    expect_event(&w, VROCE_EVENT_QP_REQ_ERR, w.b.qpn);
+    world_fini(&w);
+}
+
 /* SQD stops only the own sends: a READ of the peer is answered to its end. */
 static void test_resize_replay(void)
 {
@@ -165,20 +277,6 @@ static void test_resize_replay(void)
     }
     g_assert_cmpuint(w.h->e->counters[VROCE_CNT_RETRANSMITTED], ==, 0);
     world_fini(&w);
-}
-
-/* A READ request from a to b, as it comes from the wire. */
-static struct vr_sp read_request(struct world *w, uint32_t psn, uint32_t off,
-                                 uint32_t len)
-{
-    const struct vr_qp *a = vr_qp_get(w->h->e, w->a.qpn);
-
-    return (struct vr_sp) {
-        .route = a->route, .qp_type = VROCE_QPT_RC, .op = VR_OP_READ_REQ,
-        .flags = VR_SP_FIRST | VR_SP_LAST | VR_SP_ACKREQ, .mtu = a->mtu,
-        .sqpn = w->a.qpn, .dqpn = w->b.qpn, .psn = psn, .npkt = 1,
-        .rkey = w->mr.key, .va = IOVA + off, .dma_len = len,
-    };
 }
 
 /* Half of all PSNs: old could not be told from new, IBA 9.7.2. */
@@ -286,6 +384,9 @@ int main(int argc, char **argv)
     g_test_add_func("/hostile/imm-without-head", test_imm_without_head);
     g_test_add_func("/hostile/free-while-off", test_free_while_off);
     g_test_add_func("/hostile/sqe-in-haste", test_sqe_in_haste);
+    g_test_add_func("/hostile/sqe-refilled", test_sqe_refilled);
+    g_test_add_func("/hostile/foreign-ring", test_foreign_ring);
+    g_test_add_func("/hostile/send-too-long", test_send_too_long);
     g_test_add_func("/hostile/resize-replay", test_resize_replay);
     g_test_add_func("/hostile/read-too-long", test_read_too_long);
     g_test_add_func("/hostile/stale-replay", test_stale_replay);

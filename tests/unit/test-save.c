@@ -354,6 +354,29 @@ static void unreliable_waits(struct vr_qp *qp)
     qp->type = VROCE_QPT_UC;
 }
 
+/* A receive whose keys any PD may have made. */
+static void receive_of_any(struct vr_qp *qp)
+{
+    qp->resp.recv = (struct vr_recv) {
+        .valid = true, .sgl = { .pdn = VROCE_NONE, .num = 1 },
+    };
+}
+
+/* An answer that ends before its last packet begins. */
+static void answer_too_short(struct vr_qp *qp)
+{
+    qp->resp.replay[0] = (struct vr_replay) {
+        .op = VR_OP_READ_REQ, .npsn = 3, .end = 3, .len = 3 * qp->mtu,
+        .limit = qp->mtu,
+    };
+    qp->resp.replay_num = 1;
+}
+
+static void pages_too_large(struct vr_qp *qp)
+{
+    qp->pages.shift = 64;
+}
+
 /* Of a queue that is empty. */
 static void una_of_none(struct vr_qp *qp)
 {
@@ -378,7 +401,8 @@ static void test_requester(void)
         { retries_beyond, false }, { begun_too_early, false },
         { failure_midway, false }, { failure_without_end, false },
         { unreliable_waits, false }, { una_of_none, true },
-        { sent_of_none, true },
+        { sent_of_none, true }, { receive_of_any, true },
+        { answer_too_short, true }, { pages_too_large, true },
     };
     uint8_t *image, *bad;
     size_t len, bad_len;
