@@ -253,7 +253,7 @@ def add_arguments(parser):
 
 def run(args):
     lab = Lab.load(args.lab)
-    guests = [lab.guest(args.guest)] if args.guest else lab.guests
+    guests = lab.guests if args.guest is None else [lab.guest(args.guest)]
     kinds = [args.kind] if args.kind else [*KINDS, "port", "vector"]
     if args.number is not None and args.kind in ("port", "counter"):
         raise UserError(f"a {args.kind} has no number")

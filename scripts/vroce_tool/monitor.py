@@ -93,11 +93,11 @@ def add_arguments(parser):
 def run(args):
     lab = Lab.load(args.lab)
     guest = lab.guest(args.guest)
+    if args.human and not args.words:
+        raise UserError("--human needs a line, as in "
+                        "'monitor --human 1 info network'")
     with lab.watch(), QMP(guest.path("monitor.sock")) as qmp:
         if args.human:
-            if not args.words:
-                raise UserError("--human needs a line, as in "
-                                "'monitor --human 1 info network'")
             print_result(qmp.human(" ".join(args.words)))
         elif args.words:
             print_result(qmp.request(parse_words(args.words)))

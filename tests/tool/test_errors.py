@@ -428,6 +428,13 @@ class Labs(Errors):
                 ("lab 'a' is already running", "demo"),
                 ("lab 'a' is already running", "up", "1"),
                 ("lab 'a' has no guest 3: it has guests 1 to 2", "ssh", "3"),
+                *((f"lab 'a' has no guest {number}: it has guests 1 to 2",
+                   "inspect", "--guest", number) for number in "09"),
+                ("a port has no number", "inspect", "port", "1"),
+                ("no guest of lab 'a' has a qp 7", "inspect", "qp", "7"),
+                ("guest 1 has no qp 7", "inspect", "--guest", "1", "qp", "7"),
+                ("no guest of lab 'a' has the card", "why"),
+                ("--human needs a line, as in", "monitor", "--human", "1"),
                 ("has 2 guest(s); a pair of 1 and 3 needs 'vroce up 3", "pair",
                  "--a", "x", "--b", "y", "--guests", "1,3"),
                 ("no guest of lab 'a' has the card", "reload"),
@@ -439,6 +446,10 @@ class Labs(Errors):
             with self.subTest(words=words):
                 command, *rest = words
                 self.refused(text, command, "--lab", "a", *rest)
+
+    def test_a_number_that_is_none(self):
+        self.refused("'x' is not a number, as 17 or 0x1200", "inspect", "qp",
+                     "x", status=2)
 
     def test_a_supervisor_that_ends(self):
         (self.lab.logs / "supervisor.log").write_text("a\nno memory\n")
