@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -57,6 +58,71 @@ class Placeholders(unittest.TestCase):
                 self.assertEqual(self.expand(text), text)
         self.assertEqual(self.expand("awk '{{print}}' {{a}}"),
                          "awk '{print}' {a}")
+
+
+class _Listens:
+    """What listen-wait says; a None is nothing yet."""
+
+    def __init__(self, words):
+        self.words = list(words)
+
+    def next(self, _timeout):
+        return self.words.pop(0) if self.words else None
+
+
+class _Ends:
+    """A process that has ended with a status, or runs for ever."""
+
+    def __init__(self, guest, status):
+        self.status = status
+        self.side = pair.Side("ab"[guest - 1], guest, "x")
+
+    def go(self):
+        pass
+
+    def wait(self, _deadline):
+        self.side.status = self.status
+        return self.status is not None
+
+
+class Messages(unittest.TestCase):
+    """What is said of a pair that goes wrong; its time is up at once."""
+
+    def converse(self, words, server, client, daemon=False, reports=()):
+        self.server = _Ends(1, server)
+        return pair._converse(_Listens(words), self.server, _Ends(2, client),
+                              0, daemon, types.SimpleNamespace(reports=reports))
+
+    def test_all(self):
+        cannot = "cannot watch for listeners in guest 1"
+        listens = ("armed", "listening")
+        for words, server, client, error in (
+                (("",), None, None, cannot),
+                ((None,), None, None, cannot),
+                (("armed", ""), None, None, cannot),
+                (("armed",), 3, None,
+                 "the server ended (exit status 3) before it listened"),
+                (("armed",), None, None, "the server did not listen within "
+                 "the time limit (--timeout)"),
+                (listens, None, None, "the client did not end within the time "
+                 "limit (--timeout)"),
+                (listens, None, 7, "the client ended with exit status 7"),
+                (listens, None, 0, "the server still runs 1 s after its "
+                 "client ended (--daemon stops one that never ends)"),
+                (("armed", None, "listening"), 0, 0, None),
+                (listens, 0, 0, None)):
+            with self.subTest(words=words, server=server, client=client):
+                self.assertEqual(self.converse(words, server, client), error)
+
+    def test_a_daemon(self):
+        self.assertIsNone(self.converse(("armed", "listening"), None, 0, True))
+        self.assertEqual(self.server.side.status, 0)
+
+    def test_a_panic(self):
+        self.assertEqual(
+            self.converse(("armed", "listening"), None, None,
+                          reports=[(1, "Oops"), (2, "Kernel panic - no")]),
+            "guest 2 panicked: Kernel panic - no")
 
 
 class ListenWait(unittest.TestCase):
