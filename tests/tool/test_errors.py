@@ -19,9 +19,10 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "scripts"),
                 str(Path(__file__).resolve().parent)]
 
 from support import VROCE, Programs, artifacts  # noqa: E402
-from vroce_tool import (aptroot, boot, capture, guest,  # noqa: E402
-                        guestbuild, hostpkgs, lab, oops, pair, qemu, qmp,
-                        rootns)
+from vroce_tool import (aptroot, bench, benchengine, benchidle,  # noqa: E402
+                        benchnetdevs, benchplot, boot, capture, guest,
+                        guestbuild, hostpkgs, impair, lab, oops, pair, qemu,
+                        qmp, relay, rootns, stopcont, util, why)
 from vroce_tool.util import UserError  # noqa: E402
 
 SCRIPTS = str(Path(VROCE).parent)
@@ -408,6 +409,138 @@ class Talking(Errors):
         with self.says("cannot write /dev/null/x: Not a directory"), \
                 capture.Capture(mock.Mock(), "/dev/null/x"):
             pass
+
+
+class Benches(Errors):
+    """Benchmarks that cannot be, or whose programs fail."""
+
+    def test_what_does_not_go_together(self):
+        for text, *words in (
+                ("--save: what --quick measures is no reference", "--save",
+                 "--quick"),
+                ("--compare: a percentage is not negative", "--compare=-1")):
+            with self.subTest(words=words):
+                self.refused(text, "bench", "engine", *words)
+
+    def test_a_card_that_fails(self):
+        module = types.SimpleNamespace(run=lambda _args: {},
+                                       failures=lambda _data: ["a", "b"])
+        with mock.patch.dict(bench.BENCHES, x=module), \
+                self.says("the card failed in a, b; its message is above"):
+            bench.run(types.SimpleNamespace(
+                name="x", list=False, json=None, plot=None, save=False,
+                quick=False, compare=None))
+
+    def test_an_engine_without_debug_information(self):
+        with mock.patch.object(benchengine, "run", return_value="wire WRITE 1 "
+                               "8 2000 0.5 4000\n"), \
+                mock.patch.object(benchengine, "read_callgrind",
+                                  return_value=(0, 0)), \
+                self.says("callgrind saw nothing of the engine: is x built "
+                          "with debug information"):
+            benchengine.measure_instructions("x", "wire", 1, [8])
+
+    def test_a_card_that_stays(self):
+        one = mock.MagicMock()
+        one.qmp().__enter__().execute.return_value = [{"name": "card"}]
+        with mock.patch.object(benchidle, "UNPLUG_SECONDS", -1), \
+                self.says("the guest did not release the card within"):
+            benchidle.unplug(one)
+
+    def test_a_switch_that_ends(self):
+        self.program("vde_switch", "exit 1")
+        with self.says("vde_switch did not start; it is in the package vde2"), \
+                benchnetdevs.vde(self.folder):
+            pass
+
+    def test_gnuplot(self):
+        self.program("gnuplot", "echo no terminal >&2; exit 1")
+        with mock.patch.object(benchplot, "script", return_value=""):
+            with self.says("gnuplot failed: no terminal"):
+                benchplot.draw({}, self.folder / "x.svg")
+            (self.bin / "gnuplot").unlink()
+            with mock.patch.dict(os.environ, PATH=str(self.bin)), \
+                    self.says("gnuplot is not there; install the package "
+                              "gnuplot"):
+                benchplot.draw({}, self.folder / "x.svg")
+
+    def test_a_program_that_is_not_there(self):
+        with self.says("/nonexistent/x is not there; 'vroce setup' installs "
+                       "what is missing"):
+            util.start(["/nonexistent/x"])
+
+
+class Waits(Errors):
+    """What does not happen in a lab that runs, whose time is up at once."""
+
+    def setUp(self):
+        super().setUp()
+        self.guest = mock.MagicMock(number=1)
+        self.guest.name = "guest1"
+        self.guest.log.return_value = self.guest.path.return_value = \
+            self.folder / "none"
+        self.lab = mock.MagicMock(folder=self.folder, logs=self.folder,
+                                  option="", guests=[self.guest],
+                                  state={"guest1": {},
+                                         "supervisor": {"pid": 1}})
+        self.lab.name = "a"
+        patch = mock.patch("os.kill")
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_qemu_that_cannot_be_killed(self):
+        self.lab.process.return_value = 7
+        with mock.patch.object(boot, "END_SECONDS", -1), \
+                self.says("QEMU of guest 1 .process 7. cannot be killed"):
+            boot.kill(self.lab, self.guest)
+
+    def test_a_lab_that_ends_while_it_is_asked(self):
+        self.lab.process.return_value = None
+        self.lab.running.return_value = False
+        with self.says("lab 'a' ended"):
+            boot.boot(self.lab, self.guest, 1)
+        with self.says("lab 'a' ended"):
+            stopcont.change(self.lab, "stop")
+
+    def test_a_supervisor_that_does_not_answer(self):
+        with mock.patch.object(stopcont, "ANSWER_SECONDS", -1), \
+                self.says("the supervisor of lab 'a' does not answer: see "
+                          ".*supervisor.log"):
+            stopcont.change(self.lab, "stop")
+
+    def test_a_guest_that_does_not_stop(self):
+        self.guest.qmp().__enter__().execute.return_value = {
+            "running": True, "status": "running"}
+        with self.says("guest 1 is running after 'stop': see "
+                       ".*supervisor.log"):
+            stopcont._check(self.lab, self.guest, "stop")
+
+    def test_frames_that_nobody_takes(self):
+        with mock.patch.object(impair.Wire, "directions",
+                               return_value=[{"waiting": 1}]), \
+                self.says("the relay still holds frames back: a guest does "
+                          "not take them"):
+            impair.Wire(self.lab).settle(-1)
+
+    def test_a_relay_that_refuses(self):
+        path = self.folder / "relay"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+            server.bind(str(path))
+            server.settimeout(20)
+
+            def answer():
+                _, address = server.recvfrom(100)
+                server.sendto(b'{"error": "what?"}', address)
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            self.addCleanup(thread.join)
+            with self.says("the relay refuses 'x': what?"):
+                relay.ask(path, "x")
+
+    def test_a_qp_that_nobody_has(self):
+        with self.says("no guest has a QP 7: 'vroce inspect qp' lists them"):
+            why.about(self.lab, types.SimpleNamespace(states=[]), [], 7)
 
 
 class Labs(Errors):
