@@ -225,28 +225,37 @@ def list_guest(_slow):
 
 
 def run_guest(session):
-    programs = [program for program in guestbuild.build_tests()
-                if session.wants(f"kselftest {Path(program).name}")]
-    with session.lab(e2e.Shape((CARD,))) as lab, lab.watch() as watch:
-        guest = lab.guest(1)
-        for program in programs:
-            began = time.monotonic()
-            seen = len(watch.reports)
-            try:
-                result = guest.run(f"cd /artifacts && ./{program} 2>&1",
-                                   timeout=KSELFTEST_TIMEOUT, check=False)
-            except UserError as error:      # it hangs; the others do not
-                session.add(Case(f"kselftest {Path(program).name}", FAIL,
-                                 time.monotonic() - began,
-                                 _with_waits(lab, watch, str(error))))
-                continue
-            outcomes = ktap.parse(result.stdout, Path(program).name,
-                                  result.returncode)
-            session.add_outcomes(outcomes, time.monotonic() - began)
-            watch.check()
-            if len(watch.reports) > seen:
-                session.add(Case(f"{program}: kernel", FAIL, 0.0,
-                                 watch.reports[seen][1]))
+    left = [program for program in guestbuild.build_tests()
+            if session.wants(f"kselftest {Path(program).name}")]
+    try:
+        with session.lab(e2e.Shape((CARD,))) as lab, lab.watch() as watch:
+            while left:
+                _run_kselftest(session, lab, watch, left.pop(0))
+    except UserError as error:
+        if not left:
+            raise
+        for program in left:
+            session.add(Case(f"kselftest {Path(program).name}", FAIL, 0.0,
+                             f"it was not run: {error}"))
+
+
+def _run_kselftest(session, lab, watch, program):
+    began = time.monotonic()
+    seen = len(watch.reports)
+    name = Path(program).name
+    try:
+        result = lab.guest(1).run(f"cd /artifacts && ./{program} 2>&1",
+                                  timeout=KSELFTEST_TIMEOUT, check=False)
+    except UserError as error:      # it hangs; the others do not
+        session.add(Case(f"kselftest {name}", FAIL, time.monotonic() - began,
+                         _with_waits(lab, watch, str(error))))
+        return
+    outcomes = ktap.parse(result.stdout, name, result.returncode)
+    session.add_outcomes(outcomes, time.monotonic() - began)
+    watch.check()
+    if len(watch.reports) > seen:
+        session.add(Case(f"{program}: kernel", FAIL, 0.0,
+                         watch.reports[seen][1]))
 
 
 class _Guests:
@@ -313,7 +322,10 @@ class _Hostile(_Guests):
 def _with_waits(lab, watch, output):
     """What a case that failed is told by, and what stands still in its lab."""
     # Of a kernel in trouble no questions are asked.
-    waits = [] if watch.check() else why.sentences(lab)
+    try:
+        waits = [] if watch.check() else why.sentences(lab)
+    except Exception:       # the case's own failure is what counts
+        waits = [traceback.format_exc()]
     return "\n".join([output, *waits * (waits[:1] != [why.NOTHING])])
 
 

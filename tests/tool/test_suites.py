@@ -3,6 +3,7 @@
 
 import contextlib
 import sys
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -28,6 +29,15 @@ class _Lab:
     def check(self):
         return bool(self.reports)
 
+    def guest(self, _number):
+        return self
+
+    def run(self, command, **_options):
+        if "bad" in command:
+            raise UserError("no")
+        return types.SimpleNamespace(stdout="TAP version 13\n1..1\nok 1 one\n",
+                                     returncode=0)
+
 
 class _Session:
     slow = False
@@ -45,6 +55,12 @@ class _Session:
 
     def add(self, case):
         self.cases.append(case)
+
+    def add_outcomes(self, outcomes, _seconds):
+        self.cases += outcomes
+
+    def wants(self, _name):
+        return True
 
 
 def fails(_bench):
@@ -84,3 +100,37 @@ class Cases(unittest.TestCase):
                 result, = self.run_cases(lab, case("one", fails))
                 self.assertEqual((result.status, result.output),
                                  (FAIL, output))
+
+    def test_questions_that_fail(self):
+        with mock.patch.object(why, "sentences", side_effect=KeyError("qpn")):
+            result, = self.run_cases(_Lab(), case("one", fails))
+        self.assertEqual(result.status, FAIL)
+        self.assertRegex(result.output, "(?s)^no\n.*KeyError: 'qpn'")
+
+
+class Kselftests(unittest.TestCase):
+    def run_them(self, lab):
+        session = _Session([lab])
+        with mock.patch.object(suites.guestbuild, "build_tests",
+                               return_value=["t/bad", "t/good"]), \
+                mock.patch.object(why, "sentences",
+                                  return_value=["QP 17 waits"]):
+            suites.run_guest(session)
+        return session.cases
+
+    def test_a_program_that_hangs_ends_no_other(self):
+        bad, good = self.run_them(_Lab())
+        self.assertEqual((bad.name, bad.status, bad.output),
+                         ("kselftest bad", FAIL, "no\nQP 17 waits"))
+        self.assertEqual(good.status, PASS)
+
+    def test_a_lab_that_does_not_boot(self):
+        self.assertEqual(
+            [(one.name, one.status, one.output)
+             for one in self.run_them(UserError("it did not boot"))],
+            [(f"kselftest {name}", FAIL, "it was not run: it did not boot")
+             for name in ("bad", "good")])
+
+
+if __name__ == "__main__":
+    unittest.main()
