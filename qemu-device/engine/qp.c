@@ -92,16 +92,26 @@ static void flush_send(struct vr_engine *e, struct vr_qp *qp)
     vr_sq_cqe(e, qp, &f, 0, true);
 }
 
+/* Flush the send queue up to `end`; false: the budget ended before. */
+static bool flush_sends(struct vr_engine *e, struct vr_qp *qp, uint32_t end,
+                        int64_t *budget)
+{
+    while ((int32_t)(end - qp->req.consumer) > 0) {
+        if (*budget <= 0) {
+            return false;
+        }
+        flush_send(e, qp);
+        *budget -= VR_PACKET_COST;
+    }
+    return true;
+}
+
 enum vr_turn vr_qp_flush(struct vr_engine *e, struct vr_qp *qp, int64_t *budget)
 {
     struct vr_req *req = &qp->req;
 
-    while (qp->has_sq && req->consumer != req->producer) {
-        if (*budget <= 0) {
-            return VR_TURN_MORE;
-        }
-        flush_send(e, qp);
-        *budget -= VR_PACKET_COST;
+    if (qp->has_sq && !flush_sends(e, qp, req->producer, budget)) {
+        return VR_TURN_MORE;
     }
     if (qp->state != VROCE_QPS_ERR) {
         /* SQE: nothing is in flight, and the PSNs go on. */
@@ -130,13 +140,8 @@ bool vr_qp_leave_sqe(struct vr_engine *e, struct vr_qp *qp)
         e->cmd_flushes = true;
         e->cmd_flush_end = req->producer;
     }
-    while (qp->state == VROCE_QPS_SQE &&
-           (int32_t)(e->cmd_flush_end - req->consumer) > 0) {
-        if (budget <= 0) {
-            return false;
-        }
-        flush_send(e, qp);
-        budget -= VR_PACKET_COST;
+    if (!flush_sends(e, qp, e->cmd_flush_end, &budget)) {
+        return false;
     }
     req->una = req->sent = req->psn;
     return true;

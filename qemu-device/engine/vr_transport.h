@@ -229,12 +229,12 @@ enum vr_turn vr_reply_run(struct vr_engine *e, struct vr_qp *qp,
 /* A new READ or atomic; NULL: more than max_dest_rd_atomic are under way. */
 struct vr_replay *vr_replay_add(struct vr_qp *qp, const struct vr_sp *sp,
                                 uint32_t npsn);
-/* A request whose PSN was seen before, IBA 9.7.5.1.4. */
 /*
  * max_dest_rd_atomic was changed: the ring gets this size, and the latest
  * entries that fit stay, for the peer may ask for them again.
  */
 void vr_replay_resize(struct vr_qp *qp, uint32_t old_size);
+/* A request whose PSN was seen before, IBA 9.7.5.1.4. */
 void vr_replay_again(struct vr_engine *e, struct vr_qp *qp,
                      const struct vr_sp *sp);
 
