@@ -5,56 +5,14 @@
  */
 #include <string.h>
 
-#include "driver.h"
+#include "couple.h"
 
-#define MEM     65536u
-#define IOVA    0x7f0000000000ull
-#define RIGHTS  (VROCE_ACCESS_LOCAL_WRITE | VROCE_ACCESS_REMOTE_WRITE)
-
-struct world {
-    struct fakehost *h;
-    struct drv *d;
-    struct drv_cq cq;
-    struct gmem mem;
-    struct drv_mr mr;
-    struct drv_qp a, b;         /* connected to each other */
-    struct drv_conn ca, cb;
-};
-
-static void world_init(struct world *w)
+static void start(struct world *w)
 {
-    struct drv_qp_init init = {
-        .type = VROCE_QPT_RC, .sq_log = 4, .rq_log = 4, .max_recv_sge = 1,
-        .scq = &w->cq, .rcq = &w->cq,
-    };
-
     memset(w, 0, sizeof(*w));
-    w->h = fh_new(NULL, 1);
+    world_init(w, VROCE_QPT_RC, false);
     w->h->now = 1000;
-    w->d = drv_new(w->h, 1);
-    drv_cq_create(w->d, &w->cq, 6, NULL);
-    gmem_init(&w->mem, w->h, MEM, 1, 12, 0);
-    drv_mr_create(w->d, &w->mr, &w->mem, IOVA, RIGHTS);
-    drv_qp_create(w->d, &w->a, &init);
-    drv_qp_create(w->d, &w->b, &init);
-    drv_conn_init(&w->ca);
-    drv_av(w->d, 1, 0, &w->ca.av);
-    w->cb = w->ca;
-    w->ca.dest_qpn = w->b.qpn;
-    w->cb.dest_qpn = w->a.qpn;
-    drv_qp_connect(&w->a, &w->ca);
-    drv_qp_connect(&w->b, &w->cb);
-}
-
-static void world_fini(struct world *w)
-{
-    drv_qp_destroy(&w->a);
-    drv_qp_destroy(&w->b);
-    drv_mr_destroy(&w->mr);
-    gmem_fini(&w->mem);
-    drv_cq_destroy(&w->cq);
-    drv_free(w->d);
-    fh_free(w->h);
+    connect_both(w);
 }
 
 static struct vr_qp_info query(struct world *w, const struct drv_qp *qp)
@@ -84,14 +42,12 @@ static uint32_t peek(struct world *w,
     return value;
 }
 
-static void post(struct world *w, struct drv_qp *qp, uint32_t lkey)
+static void post_send(struct world *w, struct drv_qp *qp, uint32_t lkey)
 {
-    struct drv_wr wr = {
-        .wr_id = 7, .opcode = VROCE_WQE_SEND, .flags = VROCE_WQE_SIGNALED,
-        .num_sge = 1, .sge[0] = { .addr = IOVA, .length = 64, .lkey = lkey },
-    };
+    struct drv_wr wr = send_wr(w, VROCE_WQE_SEND, 7, 0, 64);
 
-    g_assert_true(drv_post_send(qp, &wr));
+    wr.sge[0].lkey = lkey;
+    post(qp, &wr);
 }
 
 static void post_recv(struct world *w, struct drv_qp *qp)
@@ -106,7 +62,7 @@ static void post_recv(struct world *w, struct drv_qp *qp)
 
 static void send(struct world *w, struct drv_qp *qp)
 {
-    post(w, qp, w->mr.key);
+    post_send(w, qp, w->mr.key);
     drv_ring(qp);
     fh_settle(w->h, 1000);
 }
@@ -116,7 +72,7 @@ static void test_rnr(void)
     struct vr_qp_info info;
     struct world w;
 
-    world_init(&w);
+    start(&w);
     assert_waits(&w, &w.a, VR_WAIT_NONE);
     send(&w, &w.a);
     assert_waits(&w, &w.a, VR_WAIT_RNR);
@@ -140,7 +96,7 @@ static void test_ack(void)
     struct vr_qp_info info;
     struct world w;
 
-    world_init(&w);
+    start(&w);
     g_assert_cmpint(drv_try_modify(&w.b, VROCE_QPS_ERR, &w.cb, NULL), ==,
                     VROCE_OK);
     send(&w, &w.a);
@@ -168,9 +124,9 @@ static void test_error(void)
     struct vr_qp_marks marks;
     struct world w;
 
-    world_init(&w);
+    start(&w);
     post_recv(&w, &w.b);
-    post(&w, &w.a, 0xdeadbe00);
+    post_send(&w, &w.a, 0xdeadbe00);
     send(&w, &w.a);
     marks = query(&w, &w.a).marks;
     g_assert_cmpint(marks.status, ==, VROCE_WCS_LOC_PROT_ERR);
@@ -185,7 +141,7 @@ static void test_sqd(void)
 {
     struct world w;
 
-    world_init(&w);
+    start(&w);
     g_assert_cmpint(drv_try_modify(&w.a, VROCE_QPS_SQD, &w.ca, NULL), ==,
                     VROCE_OK);
     send(&w, &w.a);
@@ -198,14 +154,14 @@ static void test_unrung(void)
     struct world w;
     uint32_t n;
 
-    world_init(&w);
+    start(&w);
     g_assert_cmpuint(peek(&w, vr_peek_sq, w.a.qpn), ==, 0);
     /* Twice around the ring of 16 units: old work requests do not count. */
     for (int i = 0; i < 33; i++) {
         struct vroce_cqe cqe;
 
         post_recv(&w, &w.b);
-        post(&w, &w.a, w.mr.key);
+        post_send(&w, &w.a, w.mr.key);
         g_assert_cmpuint(peek(&w, vr_peek_sq, w.a.qpn), ==, 1);
         drv_ring(&w.a);
         fh_settle(w.h, 1000);
@@ -214,8 +170,8 @@ static void test_unrung(void)
             g_assert_cmpint(cqe.status, ==, VROCE_WCS_SUCCESS);
         }
     }
-    post(&w, &w.a, w.mr.key);
-    post(&w, &w.a, w.mr.key);
+    post_send(&w, &w.a, w.mr.key);
+    post_send(&w, &w.a, w.mr.key);
     g_assert_cmpuint(peek(&w, vr_peek_sq, w.a.qpn), ==, 2);
     g_assert_false(vr_peek_sq(w.h->e, 77, &n));
     world_fini(&w);
@@ -228,7 +184,7 @@ static void test_records(void)
     struct world w;
     uint32_t n;
 
-    world_init(&w);
+    start(&w);
     post_recv(&w, &w.b);
     post_recv(&w, &w.b);
     g_assert_cmpuint(peek(&w, vr_peek_rq, w.b.qpn), ==, 2);
